@@ -177,7 +177,9 @@ async def running(
         stack.push_async_callback(deps.close)
         workers = build(client, settings, deps, interceptors, tasks)
         if not workers:
-            raise SettingsError("the settings' roles, clusters and clouds leave no task queue to serve")
+            raise SettingsError(
+                "with these roles, clusters and clouds there is no task queue to serve; correct the settings"
+            )
         for worker in workers:
             await stack.enter_async_context(worker)
         stack.push_async_callback(_shut_down, workers)
@@ -317,7 +319,10 @@ async def serve(settings: Settings) -> None:
         await asyncio.wait({watch, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
         if watch.done():
             runs = ", ".join(await watch)
-            words = "does not get done with run %s: its slot is lost. The worker ends with code %d, to be started again"
+            words = (
+                "does not finish the workflow task of run %s: its slot is lost. The worker exits with code %d, to be "
+                "restarted"
+            )
             log.critical(words, runs, STUCK)
             _end_anyhow(settings.worker.graceful_shutdown)
             raise Stuck(runs)

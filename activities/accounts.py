@@ -94,8 +94,8 @@ class Cloud:
         made = f"{self._vm} was made in" if self._vm else "a create call for it went to"
         raise WrongAccount(
             f"the credentials of {self._ref.namespace}/{self._ref.name} open account {opened}, but {made} account "
-            f"{self._account_id}: what is not found in another account is not gone. Give that Secret credentials of "
-            f"account {self._account_id} again",
+            f"{self._account_id}: a VM that another account does not have is not gone. Give that Secret credentials "
+            f"for account {self._account_id} again",
             opened,
         )
 
@@ -106,9 +106,10 @@ class Cloud:
             return
         secret = f"{self._ref.namespace}/{self._ref.name}"
         raise WrongAccount(
-            f"the credentials of {secret} open account {opened}, but the VMs that cluster {cluster} has by them are in "
-            f"account {owner}: none is made in account {opened}. Give that Secret credentials of account {owner} "
-            f"again; for VMs in account {opened} make a class with another Secret, of another name",
+            f"the credentials of {secret} open account {opened}, but the VMs that cluster {cluster} created with "
+            f"this Secret are in account {owner}: none is created in account {opened}. Give that Secret credentials "
+            f"for account {owner} again; for VMs in account {opened}, create a class with a new Secret of another "
+            "name",
             opened,
         )
 

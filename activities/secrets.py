@@ -48,13 +48,13 @@ class Secrets:
     async def get(self, ref: SecretRef) -> SecretData:
         """Returns the Secret. Raises SecretMissing; KubeError when the source cannot be reached."""
         if not (is_name(ref.namespace) and is_name(ref.name)):  # it becomes a path
-            raise SecretMissing(f"Secret {ref.namespace}/{ref.name}: no Secret can have such a name")
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name}: not a valid name for a Secret")
         source = self._settings.secrets.source
         if source == "kubernetes":
             return await self._kubernetes(ref)
         data = self._directory(ref) if source == "directory" else _environment(ref)
         if not data:
-            raise SecretMissing(f"Secret {ref.namespace}/{ref.name} is not in the {source} that holds secrets")
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name} is not in the {source} with the secrets")
         return _secret(_hash(data), data)
 
     def account_default(self, provider: str) -> Mapping[str, SecretStr] | None:

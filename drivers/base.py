@@ -100,7 +100,7 @@ class NameTaken(DriverError):
         found = " and ".join(f"{vm.provider_id} ({vm.state}, uid {vm.uid or 'unknown'})" for vm in vms)
         super().__init__(
             ErrorClass.CONFLICT,
-            f"the name {machine.name} of cluster {machine.cluster} is taken at the cloud: {found}",
+            f"the name {machine.name} of cluster {machine.cluster} is taken in the cloud: {found}",
         )
         self.vms = tuple(vms)
 

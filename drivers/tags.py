@@ -40,8 +40,8 @@ def must_tags(spec: ProviderSpec, machine: Identity) -> Tags:
     if len(clusters) > 1 or (clusters and named and clusters != [own]):
         raise DriverError(
             ErrorClass.INVALID,
-            f"the class's tags name the cluster {' and '.join(c.removeprefix(prefix) for c in clusters)}, the settings "
-            f"{named or 'none'}: there must be one tag {prefix}<full name>, of the machine's own cluster",
+            f"the class's tags name the cluster {' and '.join(c.removeprefix(prefix) for c in clusters)}, the "
+            f"settings {named or 'none'}: there must be one tag {prefix}<full name>, for the machine's own cluster",
         )
     if not clusters:
         given[own] = "1"
@@ -63,8 +63,8 @@ def check_must_tags(last: ProviderSpec, goal: ProviderSpec, machine: Identity) -
         differing = sorted(k for k in {*carried, *named} if carried.get(k) != named.get(k))
         raise DriverError(
             ErrorClass.INVALID,
-            f"nothing is changed: the must-tags of {machine.name} would differ in {', '.join(differing)}; "
-            "take these keys out of the class's tags",
+            f"nothing is changed: the must-tags of {machine.name} would differ in {', '.join(differing)}; remove "
+            "these keys from the class's tags",
         )
 
 
@@ -84,8 +84,8 @@ def launch_tags(spec: ProviderSpec, machine: Identity, resource: str, called: st
     if (over := len(wanted) - rules.limit) > 0:
         raise DriverError(
             ErrorClass.INVALID,
-            f"{len(wanted)} tags for the {called or resource} ({len(must)} of them must be there), the cloud takes "
-            f"{rules.limit}: remove {over} from {spec.tag_fields(resource)}",
+            f"{len(wanted)} tags for the {called or resource} ({len(must)} of them are required), but the cloud "
+            f"accepts {rules.limit}: remove {over} from {spec.tag_fields(resource)}",
         )
     return {k: wanted[k] for k in sorted(wanted)}
 
@@ -111,7 +111,7 @@ def plan_update(
     try:
         plan = plan_tags(before, wanted, believed(before, wanted, rules.counted(carried)), must, rules.limit)
     except TooManyTags as e:
-        where = f"{goal.tag_fields(resource)}, or of those that others have set"
+        where = f"{goal.tag_fields(resource)}, or from those that others have set"
         raise DriverError(ErrorClass.INVALID, f"{e}; remove {e.count - e.limit} from {where}") from None
     key = rules.key(TAG_INSTALLATION)
     if plan.set and carried and key in must and key not in carried:
@@ -147,7 +147,7 @@ class TooManyTags(ValueError):
     """A resource would carry more tags than its cloud allows; nothing of its plan may be applied."""
 
     def __init__(self, count: int, limit: int) -> None:
-        super().__init__(f"it would carry {count} tags, with those of others, and may carry {limit}")
+        super().__init__(f"it would have {count} tags, including those of others, but may have {limit}")
         self.count = count
         self.limit = limit
 

@@ -49,9 +49,9 @@ def explained(error: ValidationError) -> str:
 def fault_words(kind: str, message: str) -> str:
     """Words for one of pydantic's errors: its message, or what to write instead."""
     if kind.startswith("time_delta"):
-        return "a duration is wanted; write it like 20m, 1h30m or 90s"
+        return "not a duration; write it like 20m, 1h30m or 90s"
     if kind.startswith("datetime"):
-        return "a time is wanted; write it like 2026-01-31T12:00:00Z"
+        return "not a time; write it like 2026-01-31T12:00:00Z"
     return message.removeprefix("Value error, ")
 
 
@@ -165,7 +165,7 @@ def _bounded(value: Any) -> Any:
             raise ValueError(f"nested deeper than {DEPTH_MOST} levels")
         if isinstance(item, dict):
             if not all(isinstance(k, str) for k in item):
-                raise ValueError("a key that is no text; write it in quotes")
+                raise ValueError("a key that is not text; write it in quotes")
             todo += [(k, depth) for k in item]
             todo += [(v, depth + 1) for v in item.values()]
         elif isinstance(item, list | tuple):
@@ -175,11 +175,11 @@ def _bounded(value: Any) -> Any:
                 raise ValueError("half a character (a lone surrogate)")
             size += len(item) if (item.isascii() and item.isprintable()) or len(item) > DOCUMENT_MOST else _bytes(item)
         elif isinstance(item, float) and not math.isfinite(item):
-            raise ValueError(f"{item} is no number that JSON has")
+            raise ValueError(f"{item} is not a number in JSON")
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             raise ValueError("a number of more than 64 bits")
         elif item is not None and not isinstance(item, int | float | date):
-            raise ValueError(f"a {type(item).__name__}, which JSON does not have; write it as text, in quotes")
+            raise ValueError(f"a {type(item).__name__}, which JSON does not support; write it as text, in quotes")
         size += 8
         if size > DOCUMENT_MOST:
             raise ValueError(f"more than {DOCUMENT_MOST} bytes")
@@ -217,7 +217,7 @@ def parse_duration(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if len(value) > _LONGEST_TEXT:
-        raise ValueError(f"{len(value)} characters are no duration; write it like 20m, 1h30m or 90s")
+        raise ValueError(f"{len(value)} characters are not a duration; write it like 20m, 1h30m or 90s")
     if value.startswith(("P", "-P")):
         return value
     text = value.strip()

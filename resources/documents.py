@@ -65,11 +65,11 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(None, None, f"nested deeper than {DEPTH_MOST} levels", event.start_mark)
         if alias:
             if event.anchor in self.anchors and event.anchor not in self._sizes:
-                raise yaml.MarkedYAMLError(None, None, f"*{event.anchor} stands within itself", event.start_mark)
+                raise yaml.MarkedYAMLError(None, None, f"*{event.anchor} contains itself", event.start_mark)
             self._size += self._sizes.get(event.anchor, 0)
         self._size += 8 + len(getattr(event, "value", ""))
         if self._size > EXPANDED_MOST:
-            words = f"with its aliases written out it has more than {EXPANDED_MOST} characters"
+            words = f"with its aliases expanded it has more than {EXPANDED_MOST} characters"
             raise yaml.MarkedYAMLError(None, None, words, event.start_mark)
         anchor = None if alias else event.anchor
         if anchor is not None:
@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
         keys = set()
         for key in (k for k, _ in node.value if isinstance(k, yaml.ScalarNode)):
             if (key.tag, key.value) in keys:
-                raise yaml.MarkedYAMLError(None, None, f"the key {key.value[:60]!r} is there twice", key.start_mark)
+                raise yaml.MarkedYAMLError(None, None, f"the key {key.value[:60]!r} is given twice", key.start_mark)
             keys.add((key.tag, key.value))
         return node
 

@@ -99,5 +99,5 @@ IN_PROGRESS = "InProgress"
 NOT_PRESERVED = "NotPreserved"
 """A machine has refused to end or move its preservation: it has none."""
 
-TOO_EARLY = "asked before the news that wait for this workflow are worked on; ask again"
+TOO_EARLY = "the workflow has not handled its pending signals yet; ask again"
 """The message of a query that failed and can be repeated at once (workflows/runner.py)."""

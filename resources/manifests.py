@@ -182,7 +182,7 @@ def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
     model = KINDS.get(str(kind))
     if model is None:
         raise ManifestError(
-            f"{where}: kind {cut(repr(kind), 100)} is not known; known kinds are {', '.join(sorted(KINDS))}"
+            f"{where}: kind {cut(repr(kind), 100)} is not known; the known kinds are {', '.join(sorted(KINDS))}"
         )
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None

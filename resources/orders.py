@@ -69,8 +69,8 @@ def too_far_ahead(message: object, now: datetime) -> str:
             most = now + AHEAD
             most_words = f"{most:%Y-%m-%dT%H:%M:%SZ}" if isinstance(order, datetime) else str(in_ms(most))
             return (
-                f"{path}: {value} lies more than {format_duration(AHEAD)} ahead, and all that comes later would count "
-                f"as older; now at most {most_words}"
+                f"{path}: {value} is more than {format_duration(AHEAD)} in the future, and everything that follows "
+                f"would count as older; give at most {most_words}"
             )
     return ""
 

@@ -47,7 +47,7 @@ KINDS: dict[str, OwnerKind] = {kind.manifest: kind for kind in (POOL,)}
 
 def _known(kind: str) -> str:
     if kind not in KINDS:
-        raise ValueError(f"{cut(repr(kind), 100)} owns no machines; {', '.join(sorted(KINDS))} do")
+        raise ValueError(f"{cut(repr(kind), 100)} is no kind that owns machines; there are {', '.join(sorted(KINDS))}")
     return kind
 
 

@@ -39,12 +39,12 @@ def unpack(text: str) -> dict[str, Any]:
         plain = zlib.decompressobj(wbits=31)  # of gzip
         content = plain.decompress(base64.b64decode(text), MOST)
     except zlib.error as e:
-        raise ValueError(f"no packed table: {e}") from None
+        raise ValueError(f"not a packed table: {e}") from None
     if not plain.eof:
-        raise ValueError(f"no packed table: it ends in its middle, or has more than {MOST} bytes")
+        raise ValueError(f"not a packed table: it is truncated, or has more than {MOST} bytes")
     found = json.loads(content)
     if not isinstance(found, dict):
-        raise ValueError("no packed table, but something else")
+        raise ValueError("not a packed table")
     return found
 
 

@@ -42,7 +42,7 @@ class TemporalSettings(Section):
     address: str = "localhost:7233"
     namespace: str = "default"
     ui: str | None = None
-    """Address of the web UI, to print links."""
+    """Address of the web UI, for the links that the command line prints."""
 
 
 class ClusterSettings(Section):
@@ -52,10 +52,10 @@ class ClusterSettings(Section):
     context: str | None = None
     in_cluster: bool = False
     full_name: str | None = None
-    """For the must-tag kubernetes.io/cluster/<full name>, where a class carries none."""
+    """The cluster's name in the tag kubernetes.io/cluster/<full name>, if a class has no such tag."""
     role: str = "node"
     namespaces: list[str] = Field(default_factory=list)
-    """Namespaces of manifests that mean this cluster."""
+    """Namespaces of manifests that belong to this cluster."""
 
 
 class SecretsSettings(Section):
@@ -71,7 +71,7 @@ class SecretsSettings(Section):
 def _endpoint(value: str | None) -> str | None:
     if value is not None and in_clear(value):
         raise ValueError(
-            f"{value}: credentials and user data would be sent in clear; write https:// (http:// on loopback)"
+            f"{value}: credentials and user data would be sent unencrypted; write https:// (http:// on loopback)"
         )
     return value
 
@@ -91,11 +91,12 @@ QueueName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 class CloudSettings(Section):
     endpoint: Annotated[str | None, AfterValidator(_endpoint)] = None
-    """Replaces the cloud's own, e.g. a simulator. https, unless it is on this machine's loopback."""
+    """Used instead of the cloud's own endpoint, e.g. a simulator's. It must be https, unless it is on loopback."""
     calls_per_second: float | None = Field(default=None, gt=0)
-    """Of the whole task queue, enforced by the server."""
+    """Limit for the whole task queue, enforced by the server."""
     calls_per_second_per_account: float | None = Field(default=None, gt=0)
-    """Of each account (Secret and region) in the task queue, enforced by the server: no account waits for another's."""
+    """Limit for each account (Secret and region) in the task queue, enforced by the server, so that no account waits
+    for another one."""
     queues: dict[QueueName, AccountQueue] = Field(default_factory=dict)
     """Accounts with a task queue of their own, by its name. Of several that fit an account the first one counts."""
     calls_at_once_per_account: int | None = Field(default=None, ge=1)
@@ -104,17 +105,17 @@ class CloudSettings(Section):
     gives an account in the long run (2 RunInstances a second)."""
     call_timeout: Duration = timedelta(seconds=20)
     default_secret: dict[str, Path] = Field(default_factory=dict)
-    """The account's default credentials, key to file, where a machine's own Secret is missing."""
+    """The account's default credentials, key to file, used when a machine's own Secret is missing."""
 
 
 class WorkerSettings(Section):
     roles: list[Role] = Field(default_factory=lambda: list(ROLES))
     health: str | None = "127.0.0.1:8081"
-    """host:port of /healthz and /readyz; null: none."""
+    """host:port for /healthz and /readyz; null: not served."""
     metrics: str | None = "127.0.0.1:9464"
-    """host:port of Prometheus metrics; null: none."""
+    """host:port for Prometheus metrics; null: not served."""
     census: Annotated[Duration, Field(gt=timedelta(0))] | None = timedelta(minutes=1)
-    """How often a worker of the role workflows counts the machines for its metrics; null: never."""
+    """How often a worker with the role workflows counts the machines for its metrics; null: never."""
     graceful_shutdown: Duration = timedelta(seconds=30)
     sticky_timeout: Duration = timedelta(seconds=5)
     """How long a workflow's next task waits for the worker that has it cached: what a killed worker costs."""
@@ -127,7 +128,7 @@ class WorkerSettings(Section):
     """Every workflow instance imports our own modules afresh; for tests and CI."""
     deployment_name: str | None = None
     build_id: str | None = None
-    """Both given: a versioned worker, pinned workflows."""
+    """With both given, the worker is versioned and its workflows are pinned."""
 
 
 def _resolve(value: Any) -> Any:
@@ -151,15 +152,16 @@ class Settings(BaseSettings):
     queue_prefix: str = DEFAULT_QUEUE
     default_cluster: str = DEFAULT_CLUSTER
     installation: Annotated[str, Field(pattern=INSTALLATION)] | None = None
-    """Which Hostler this is, in the tags of all that it makes; null: the id of Temporal's namespace. Of use where that
-    id has changed, e.g. by a move to another server: give the old one, or the VMs of before are another's."""
+    """Which Hostler this is, in the tags of everything that it creates; null: the id of Temporal's namespace. Set it to
+    the old id when that id changes, e.g. after a move to another server; otherwise the existing VMs count as another
+    installation's."""
     clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     clouds: dict[str, CloudSettings] = Field(default_factory=dict)
     """By provider, lower case: aws, azure, gcp."""
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     timings: Timings = Field(default_factory=Timings)
-    """Given to the workflows that this command line starts."""
+    """Passed to the workflows that this command line starts."""
     log_format: Literal["human", "json"] = "human"
     simulator: str | None = None
     """Admin address of the simulator that `hostler up` runs."""
@@ -184,7 +186,7 @@ class Settings(BaseSettings):
         """The settings of a cluster. Raises SettingsError with the known names."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
-            raise SettingsError(f"cluster {name!r} is not in the settings; known clusters: {known}")
+            raise SettingsError(f"cluster {name!r} is not in the settings; the known clusters are: {known}")
         return self.clusters[name]
 
 
@@ -224,11 +226,11 @@ def load_settings(path: Path | None = None) -> Settings:
         except OSError as e:
             raise SettingsError(f"{file}: cannot be read: {e.strerror}") from None
         except UnicodeDecodeError:
-            raise SettingsError(f"{file}: not text in UTF-8") from None
+            raise SettingsError(f"{file}: not UTF-8 text") from None
         except DocumentError as e:
             raise SettingsError(f"{file}{e}") from None
         if not isinstance(content, dict):
-            raise SettingsError(f"{file}: settings are a mapping")
+            raise SettingsError(f"{file}: settings must be a mapping")
         content["file"] = file.absolute()
     try:
         return Settings(**_by_name(Settings, content))

@@ -42,7 +42,7 @@ def fault(value: Any, hint: Any) -> str:
     except Exception as e:  # there is no list of what cannot be written
         return f"cannot be written: {short(f'{type(e).__name__}: {e}')}"
     if not same:
-        return "is another value when it is read again"
+        return "does not survive being written and read again"
     return next(_extremes(value), "")
 
 
@@ -87,13 +87,13 @@ def _extremes(value: Any) -> Iterator[str]:
 def _extreme(value: object) -> str:
     match value:
         case datetime() if value.tzinfo is None:
-            return "a time needs its zone, such as 2026-01-01T12:00:00Z"
+            return "a time needs a time zone, like 2026-01-01T12:00:00Z"
         case datetime() if not EARLIEST <= value <= LATEST:
-            return f"a time between the years {EARLIEST.year} and {LATEST.year} is wanted"
+            return f"not a time between the years {EARLIEST.year} and {LATEST.year}"
         case timedelta() if abs(value) > LONGEST:
-            return "no time is longer than 100 years"
+            return "a duration is at most 100 years"
         case int() if value not in COUNTS:
-            return "a number of at most 64 bits is wanted"
+            return "not a number of at most 64 bits"
     return ""
 
 

@@ -51,30 +51,32 @@ class Lazy:
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change pools, machines, their classes and Secrets."),
-    "diff": Lazy("diff", "diff", "Say what apply would change: a hot update, or a replacement."),
-    "update-class": Lazy("update_class", "update_class", "Give a machine another class."),
-    "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes, clusters or orphans."),
-    "describe": Lazy(
-        "describe", "describe", "Tell everything of a machine, pool, class or cluster: what it waits for, why."
+    "diff": Lazy("diff", "diff", "Show what apply would change: a hot update, or a replacement."),
+    "update-class": Lazy("update_class", "update_class", "Change the class of a machine."),
+    "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes and more."),
+    "describe": Lazy("describe", "describe", "Show all about a machine, pool, class or cluster."),
+    "events": Lazy("describe", "events", "Show the events of a machine or pool."),
+    "wait": Lazy("wait", "wait", "Wait until machines or pools reach a state."),
+    "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
+    "delete": Lazy("delete", "delete", "Delete machines, pools, classes or a cluster's watch."),
+    "recreate": Lazy(
+        "recreate",
+        "recreate",
+        "Replace machines by new ones of the same name.",
     ),
-    "events": Lazy("describe", "events", "Tell the story of a machine or pool."),
-    "wait": Lazy("wait", "wait", "Wait until machines are in a phase, or gone; pools rolled out."),
-    "renew": Lazy("delete", "renew", "Let machines go on with the newest code and try again."),
-    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node; pools; classes."),
-    "recreate": Lazy("recreate", "recreate", "Replace machines: delete to the end, then a new life of the same name."),
-    "preserve": Lazy("preserve", "preserve", "Keep machines for a look, now or once they fail."),
-    "release": Lazy("preserve", "release", "Let preserved machines go before their time."),
-    "extend": Lazy("preserve", "extend", "Move the end of a preservation."),
-    "hook": Lazy("hook", "app", "Hold machines before their drain, or before their VM is deleted.", group=True),
+    "preserve": Lazy("preserve", "preserve", "Keep machines for inspection, now or when they fail."),
+    "release": Lazy("preserve", "release", "End the preservation of machines early."),
+    "extend": Lazy("preserve", "extend", "Change the end of a preservation."),
+    "hook": Lazy("hook", "app", "Hold up a machine's drain, or the deletion of its VM.", group=True),
     "scale": Lazy("pools", "scale", "Change how many machines a pool has."),
-    "hibernate": Lazy("pools", "hibernate", "Let a pool have no machines for now."),
-    "wake": Lazy("pools", "wake", "Give a hibernated pool its machines again."),
-    "rollout": Lazy("rollout", "app", "Follow and steer the rollouts of pools.", group=True),
+    "hibernate": Lazy("pools", "hibernate", "Delete all machines of a pool for now."),
+    "wake": Lazy("pools", "wake", "Create the machines of a hibernated pool again."),
+    "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools.", group=True),
     "pause": Lazy("clusters", "pause", "Stop everything voluntary in a cluster."),
-    "resume": Lazy("clusters", "resume", "Let a paused cluster go on."),
-    "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one, with its VM."),
+    "resume": Lazy("clusters", "resume", "Resume a paused cluster."),
+    "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
-    "doctor": Lazy("doctor", "doctor", "Find out what is wrong with settings, Temporal, workers and clusters."),
+    "doctor": Lazy("doctor", "doctor", "Check settings, Temporal, workers and clusters for problems."),
     "worker": Lazy("run", "worker", "Run a worker."),
     "setup": Lazy("run", "setup", "Prepare Temporal: register the search attributes."),
     "simulator": Lazy("simulator", "app", "Faults, calls and knobs of the simulator.", group=True),
@@ -132,7 +134,7 @@ def explain(error: Exception) -> int:
         say_trace(error)
     text = str(error)
     if not isinstance(error, HostlerError | ManifestError | SettingsError):
-        text = f"{type(error).__name__}: {text} (a fault of Hostler's own; {DEBUG}=1 shows where)"
+        text = f"{type(error).__name__}: {text} (an error in Hostler itself; {DEBUG}=1 shows where)"
     complain(text)
     return error.exit_code if isinstance(error, HostlerError) else 1
 

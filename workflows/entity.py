@@ -172,7 +172,7 @@ class Entity:
 
     def cancel_ignored(self) -> None:
         """Records that somebody cancelled the workflow, which means nothing here."""
-        self.note("CancelIgnored", f"somebody cancelled the workflow; {self.to_end}")
+        self.note("CancelIgnored", f"somebody cancelled the workflow, which has no effect; {self.to_end}")
 
     @property
     def to_end(self) -> str:

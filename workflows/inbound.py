@@ -99,7 +99,7 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
         elif job.HasField("initialize_workflow"):
             start = job.initialize_workflow
             if start.first_execution_run_id == act.run_id:  # neither continued nor reset: nothing is owned yet
-                _judge(f"a start of {defn.name}", defn.arg_types, start.arguments)
+                _judge(f"the input of {defn.name}", defn.arg_types, start.arguments)
 
 
 def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
@@ -115,8 +115,8 @@ def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
             signal.headers[STRANGE].CopyFrom(refusal_payload(odd + _sender(signal.identity)))
     elif ANY in defn.signals:
         intents = sorted(filter(None, defn.updates))
-        meant = did_you_mean(signal.signal_name[:60], intents) or f"; there are {', '.join(intents)}"
-        words = f"there is no signal {short(signal.signal_name, 60)!r}{meant}"
+        meant = did_you_mean(signal.signal_name[:60], intents) or f"; the signals are {', '.join(intents)}"
+        words = f"unknown signal {short(signal.signal_name, 60)!r}{meant}"
         signal.signal_name = ANY
     else:
         return
@@ -149,7 +149,7 @@ def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload],
     called = [name if h is str else type_name(h) for h, name in zip(hints, chain(names, repeat("text")), strict=False)]
     if len(hints) != len(payloads):
         wanted = f"one argument, {called[0]} as JSON" if hints else "no argument"
-        return f"{what} takes {wanted}; it came with {len(payloads) or 'none'}"
+        return f"{what} takes {wanted}; it got {len(payloads) or 'none'}"
     for hint, payload, name in zip(hints, payloads, called, strict=True):
         try:
             (value,) = _converter.from_payloads([payload], [hint])
@@ -170,7 +170,7 @@ def _strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload]
 def _text_fault(text: str) -> str:
     if len(text) > TEXT:
         return f"{len(text)} characters, of at most {TEXT}"
-    return "" if text.isprintable() else "has characters that cannot be printed"
+    return "" if text.isprintable() else "contains characters that cannot be printed"
 
 
 def type_name(hint: Any) -> str:
@@ -196,7 +196,7 @@ class Inbound(WorkflowInboundInterceptor):
                 raise
             if info.run_id != info.first_execution_run_id:
                 raise
-            words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {_words(e)}"
+            words = f"{info.workflow_type} cannot begin, and owns nothing yet: {_words(e)}"
             raise ApplicationError(words, type=REFUSED, non_retryable=True) from e
 
     def _check_start(self, input: ExecuteWorkflowInput) -> None:
@@ -207,7 +207,7 @@ class Inbound(WorkflowInboundInterceptor):
             return
         words = _misnamed(info.workflow_id) or too_far_ahead(list(input.args), workflow.now())
         if words and workflow.patched(ORDERS):
-            words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {words}"
+            words = f"{info.workflow_type} cannot begin, and owns nothing yet: {words}"
             raise ApplicationError(words, type=REFUSED, non_retryable=True)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
@@ -263,9 +263,9 @@ def _misnamed(id: str) -> str:
     """Why a workflow cannot have this id; "" if it can."""
     wanted: str = getattr(workflow.instance(), "own_id", "")  # a sweep may have any
     if wanted and id != wanted:
-        return f"it was started as {short(id, 100)!r}, and its argument is that of {short(wanted, 100)!r}"
+        return f"it was started as {short(id, 100)!r}, but its argument is that of {short(wanted, 100)!r}"
     odd = [short(name, 60) for name in wanted.split("/")[1:] if not is_name(name)]
-    return f"{odd[0]!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'" if odd else ""
+    return f"{odd[0]!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'" if odd else ""
 
 
 def _entity() -> Refusing:
@@ -283,7 +283,9 @@ def _words(error: Exception) -> str:
 
 
 def _failed(error: Exception) -> str:
-    return f"failed by an error of Hostler's own, and may count in part: {_words(error)}; please report it"
+    return (
+        f"failed because of an error in Hostler itself, and may have had some effect: {_words(error)}; please report it"
+    )
 
 
 def _refused(what: str, error: Exception) -> ApplicationError:

@@ -143,8 +143,8 @@ async def taking(deps: Deps) -> AsyncIterator[None]:
         yield
         return
     trouble = (
-        "machines cannot be counted: %s; hostler_machines and the other metrics of the census stand still meanwhile; "
-        f"trying again every {format_duration(interval)}. See whether `hostler get machines -A` answers"
+        "machines cannot be counted: %s; until then hostler_machines and the other metrics of the census do not "
+        f"change; trying again every {format_duration(interval)}. Check whether `hostler get machines -A` answers"
     )
     async with beside(Census(deps).count, interval, log, trouble, "machines are counted again"):
         yield

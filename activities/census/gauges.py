@@ -75,7 +75,7 @@ class Answers(Generic[T]):
         answers = await asyncio.gather(*map(one, ids))
         for workflow_id in sorted(set(silent) - self._silent):
             log.warning(
-                "%s does not answer: %s; its numbers in %s stand still meanwhile",
+                "%s does not answer: %s; until then its numbers in %s do not change",
                 workflow_id,
                 silent[workflow_id],
                 self._metrics,

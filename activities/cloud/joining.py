@@ -15,8 +15,8 @@ from resources.settings import SettingsError
 
 PATIENCE = 10.0
 """Seconds for all reads: a look at the VM must not be lost because the API server hangs."""
-EXPIRED = "its bootstrap token has expired with the creation deadline"
-NO_TOKEN = "its bootstrap token was removed by somebody: the VM cannot join any more; delete or recreate the machine"
+EXPIRED = "its bootstrap token expired at the creation deadline"
+NO_TOKEN = "somebody removed its bootstrap token: the VM can no longer join; delete or recreate the machine"
 
 
 async def why_not_joined(clusters: ApiServers, input: StatusInput | VmLookInput, provider_id: str) -> str:
@@ -62,11 +62,11 @@ async def _words(kube: Kube, machine: str, node_name: str | None, provider_id: s
     if node is None:
         words += [] if no_token else ["its node has not joined yet"]
     elif theirs := provider_id_of(node):
-        words.append(f"node {node_name} is there, but its providerID is {theirs}: it is another VM's")
+        words.append(f"node {node_name} exists, but its providerID is {theirs}: it belongs to another VM")
     else:
         words.append(
-            f"node {node_name} is there but has no providerID: waiting for the cloud-controller-manager "
-            "(or kubelet --provider-id)"
+            f"node {node_name} exists but has no providerID: waiting for the cloud-controller-manager (or kubelet "
+            "--provider-id)"
         )
     return "; ".join(words)
 

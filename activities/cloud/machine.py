@@ -61,8 +61,9 @@ REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, Er
 MESSAGE_LENGTH = 1000
 """Characters that say what is wrong with a VM, before the word "console"."""
 _NO_ID = (
-    "the {provider} driver answered without a providerID, so nobody can say which VM it made: it is looked for by the "
-    "tag of uid {uid} at the next try; if that does not help, look for it in the cloud's console and report the driver"
+    "the {provider} driver answered without a providerID, so it is not known which VM it created: the next try "
+    "looks for the VM by its tag with uid {uid}; if that does not help, look for it in the cloud's console, and "
+    "report the driver's error"
 )
 
 
@@ -93,7 +94,7 @@ class MachineActivities(Activities):
         if now is not None and now.leaving:  # a try after the deletion or the deadline, which no call hears of
             vm = await self._landed(target, input.takes)
             if vm is None:
-                raise NotWanted(f"{now.leaving}: no VM is made any more")
+                raise NotWanted(f"{now.leaving}: no VM is created any longer")
         adopted = vm is not None
         if vm is not None:
             target = await self._adopt(kube, input, target, vm)
@@ -256,7 +257,7 @@ class MachineActivities(Activities):
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
             return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
-        words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
+        words = f"{vm.provider_id} belonged to this machine before the reset, but its tags no longer say so"
         raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
 
     async def _landed(self, target: Target, takes: str) -> MachineStatus | None:
@@ -295,7 +296,7 @@ class MachineActivities(Activities):
         opened = await cloud.account(request)
         cloud.check(opened)
         await admit(self.deps, cloud, opened, target)
-        message = f"the VM is being made in account {opened}"
+        message = f"the VM is being created in account {opened}"
         await remember(self.deps.client, message, **{ACCOUNT: opened})
         try:
             answer = await cloud.once(cloud.driver.create_machine, request)
@@ -316,14 +317,14 @@ class MachineActivities(Activities):
         """
         began, longest = time.monotonic(), activity.info().start_to_close_timeout or timedelta.max
         while isinstance(answer, Making):
-            words = f"{answer.what} is being made"
+            words = f"{answer.what} is being created"
             progress(words, **where)
             spent = timedelta(seconds=time.monotonic() - began)
             if spent + answer.again > longest / 2:  # the other half is for the call that follows
                 raise StillMaking(words, answer.again)
             await asyncio.sleep(answer.again.total_seconds())
             if leaving := (await standing(self.deps.client)).leaving:
-                raise NotWanted(f"{leaving}: {words}, and is not waited for any more")
+                raise NotWanted(f"{leaving}: {words}, and is no longer waited for")
             answer = await cloud.once(cloud.driver.create_machine, request)
         return answer
 
@@ -337,7 +338,7 @@ class MachineActivities(Activities):
         try:
             node = await kube.find(node_path(vm.node_name))
         except KubeError as e:  # the one thing that nobody else can say at this point
-            words = f"{e.message}; {vm.provider_id} is there, and counts once node {vm.node_name} has been looked at"
+            words = f"{e.message}; {vm.provider_id} exists, and counts once node {vm.node_name} has been checked"
             raise KubeError(e.status, e.reason, words, e.retry_after) from None
         if node is None:
             return None

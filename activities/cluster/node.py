@@ -117,7 +117,7 @@ class NodeActivities(Activities):
         stale = input.node
         node = await kube.find(node_path(stale.name))
         if node is None or node["metadata"]["uid"] != stale.uid:
-            return StaleNodeOutput(removed=True, message="it was gone already")
+            return StaleNodeOutput(removed=True, message="it was already gone")
         if not is_of(node, stale.provider_id):
             return StaleNodeOutput(message=f"its providerID is {provider_id_of(node) or 'not set'}")
         if why := alive(node, await lease_renewed(kube, stale.name), ServerClock().now(), input.silent_for):
@@ -129,7 +129,7 @@ class NodeActivities(Activities):
         except KubeError as e:
             if e.status != 409:
                 raise
-            return StaleNodeOutput(message=f"somebody has just written to node {stale.name}")
+            return StaleNodeOutput(message=f"somebody has just changed node {stale.name}")
         return StaleNodeOutput(removed=True)
 
 
@@ -172,10 +172,12 @@ async def _nodes_of(kube: Kube, input: ForgetInput) -> tuple[list[dict[str, Any]
         if provider_key(provider_id) in ours or (not provider_id and metadata["uid"] == input.node_uid):
             found[metadata["name"]] = node
         elif not provider_id:
-            left.append(f"node {metadata['name']}: it has no providerID, so nobody can say that it was this VM's")
+            left.append(
+                f"node {metadata['name']}: it has no providerID, so it is not known whether it belonged to this VM"
+            )
         elif has_label:
             theirs = provider_id if len(provider_id) <= 100 else f"{provider_id[:99]}…"
-            words = f"it has this machine's label and is of {theirs}, which is not known to have been its VM"
+            words = f"it has this machine's label but the providerID {theirs}, which is not known to have been its VM"
             left.append(f"node {metadata['name']}: {words}")
     unseen = vms - {provider_key(provider_id_of(n)) for n in found.values()}
     if input.node_uid and input.provider_id:  # it joined, so the watch knows its VM, and labels each Node of it

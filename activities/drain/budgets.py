@@ -22,7 +22,7 @@ def refusal(status: int, message: str, budgets: Sequence[Budget]) -> tuple[str, 
     names = [b["metadata"]["name"] for b in budgets]
     if status == 500 and SEVERAL in message:
         several = f"PDBs {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "several PDBs"
-        return f"blocked by {several}", "the eviction API wants one PDB for a pod: delete all but one"
+        return f"blocked by {several}", "the eviction API allows one PDB per pod: delete all but one"
     if status == 429 and VIOLATES in message and budgets:
         allowed = (budgets[0].get("status") or {}).get("disruptionsAllowed", 0)
         return f"blocked by PDB {names[0]} ({allowed} disruptions allowed)", _advice(budgets[0])
@@ -51,7 +51,7 @@ def _advice(budget: Budget) -> str:
         return ""
     name, pods = budget["metadata"]["name"], budget["status"]["expectedPods"]
     return (
-        f"PDB {name} is misconfigured: its pods are all healthy ({pods} of {pods}) and still none may go; "
+        f"PDB {name} is misconfigured: all its pods are healthy ({pods} of {pods}), and still none may be evicted; "
         "lower its minAvailable, raise its maxUnavailable or add pods"
     )
 

@@ -103,11 +103,13 @@ def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
     if not unsure:
         return output
     words = (
-        f"node {input.node_name} has no providerID and is not the object that joined, so whether it is this VM's "
-        "nobody can say: waiting for the cloud-controller-manager (or kubelet --provider-id)"
+        f"node {input.node_name} has no providerID and is not the object that joined, so it is not known whether it "
+        "belongs to this VM: waiting for the cloud-controller-manager (or kubelet --provider-id)"
     )
     if input.force or input.dead or input.again:
-        return output.model_copy(update={"left": [*output.left, f"node {input.node_name}: whose it is is not known"]})
+        return output.model_copy(
+            update={"left": [*output.left, (f"node {input.node_name}: the VM that it belongs to is not known")]}
+        )
     end = f", not for longer than {moment(input.deadline, ServerClock().now())}" if input.deadline else ""
     raise NotYet(f"{words}{end}", input.poll)
 

@@ -312,7 +312,7 @@ def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
 def segment(name: str) -> str:
     """A name as part of a path. Raises KubeError for one that no object can have, before anything is asked."""
     if not is_segment(name):
-        raise KubeError(400, "BadRequest", f"no object can be called {name[:300]!r}")
+        raise KubeError(400, "BadRequest", f"not a valid name for an object: {name[:300]!r}")
     return quote(name, safe="")
 
 

@@ -61,10 +61,12 @@ async def run_plugin(
     if not name:
         raise CredentialsError("its exec has no command")
     if version not in VERSIONS:
-        advice = "write the kubeconfig anew with a current version of its tool"
+        advice = "create the kubeconfig again with a current version of its tool"
         raise CredentialsError(f"{name}: apiVersion {version} is not supported, {' or '.join(VERSIONS)} is: {advice}")
     if config.get("interactiveMode") == "Always" and not interactive:
-        raise CredentialsError(f"{name}: it wants to ask a person (interactiveMode Always), and there is none here")
+        raise CredentialsError(
+            f"{name}: it wants to prompt a user (interactiveMode Always), which is not possible here"
+        )
     interactive = interactive and config.get("interactiveMode") != "Never"
     variables = {v["name"]: v["value"] for v in config.get("env") or ()}
     spec = {"interactive": interactive} | ({"cluster": dict(cluster)} if cluster is not None else {})
@@ -99,12 +101,12 @@ async def _output(
             out, err = await asyncio.gather(_read(process, process.stdout), _read(process, process.stderr))
             code = await process.wait()
     except TimeoutError:
-        raise CredentialsError(f"{name} has not answered within {patience:g} s, and was ended") from None
+        raise CredentialsError(f"{name} has not answered within {patience:g} s, and was killed") from None
     finally:
         if process.returncode is None:
             await _end(process)
     if max(len(out), len(err)) > OUTPUT_LIMIT:
-        raise CredentialsError(f"{name} said more than {OUTPUT_LIMIT} bytes, and was ended")
+        raise CredentialsError(f"{name} wrote more than {OUTPUT_LIMIT} bytes, and was killed")
     if code:
         raise CredentialsError(f"{name} failed with exit code {code}: {_scrubbed(err, hidden) or 'it said nothing'}")
     return out
@@ -157,11 +159,11 @@ def _credentials(name: str, version: str, output: bytes) -> PluginCredentials:
         expires = status.get("expirationTimestamp")
         until = with_zone(datetime.fromisoformat(expires)) if expires else None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CredentialsError(f"{name}: its answer is no ExecCredential") from None
+        raise CredentialsError(f"{name}: its answer is not an ExecCredential") from None
     if (kind, said) != ("ExecCredential", version):
         raise CredentialsError(f"{name}: its answer is not an ExecCredential of {version}")
     if bool(certificate) != bool(key):
-        raise CredentialsError(f"{name}: its answer has a certificate without key, or a key without certificate")
+        raise CredentialsError(f"{name}: its answer has a certificate without a key, or a key without a certificate")
     if not (token or certificate):
         raise CredentialsError(f"{name}: its answer has neither a token nor a certificate")
     left = math.inf if until is None else (until - datetime.now(UTC)).total_seconds()

@@ -66,7 +66,7 @@ def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = (
 def _created(metadata: dict[str, Any]) -> datetime:
     created = read_time(metadata["creationTimestamp"])
     if created is None:
-        raise ValueError("its creationTimestamp is no time")
+        raise ValueError("its creationTimestamp is not a time")
     return created
 
 

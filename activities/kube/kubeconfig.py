@@ -112,7 +112,7 @@ class Access:
                 try:
                     await self._look(refused=plugin)
                 except SettingsError as e:
-                    raise CredentialsError(f"{e} (what was read before is refused)") from None
+                    raise CredentialsError(f"{e} (the credentials read before are refused)") from None
             return self.version != version
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ class Access:
             elif user.get("auth-provider"):
                 found = replace(found, authorization=await self._provider.ask(found.server, user["auth-provider"]))
             if found.authorization and in_clear(found.server):
-                raise ValueError(f"its server {found.server} is not https, and credentials would be sent in clear")
+                raise ValueError(f"its server {found.server} is not https, and credentials would be sent unencrypted")
             await self._take(found)
         self._look_at = time.monotonic() + wait
 
@@ -214,7 +214,7 @@ class _Section:
             try:
                 return base64.b64decode(inline).decode()
             except ValueError:
-                raise ValueError(f"{key}-data is no PEM in base64") from None
+                raise ValueError(f"{key}-data is not PEM in base64") from None
         return self.file(key)
 
     def file(self, key: str) -> str | None:
@@ -225,7 +225,7 @@ def _text(path: Path, key: str) -> str:
     try:
         text = path.read_text()
     except UnicodeDecodeError:
-        raise ValueError(f"{key} {path}: no text") from None
+        raise ValueError(f"{key} {path}: not text") from None
     if not text.strip():
         raise ValueError(f"{key} {path}: empty")
     return text
@@ -235,7 +235,7 @@ def _pod() -> tuple[_Section, _Section]:
     """In-cluster access, as a kubeconfig would say it."""
     host, port = (os.environ.get(name) for name in (pod.SERVICE_HOST_ENV_NAME, pod.SERVICE_PORT_ENV_NAME))
     if not (host and port):
-        raise ValueError(f"this is no pod: {pod.SERVICE_HOST_ENV_NAME} and {pod.SERVICE_PORT_ENV_NAME} are not set")
+        raise ValueError(f"this is not a pod: {pod.SERVICE_HOST_ENV_NAME} and {pod.SERVICE_PORT_ENV_NAME} are not set")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     cluster = {"server": server, "certificate-authority": pod.SERVICE_CERT_FILENAME}
     return _Section(value=cluster), _Section(value={"tokenFile": pod.SERVICE_TOKEN_FILENAME})

@@ -97,7 +97,7 @@ async def the_node(kube: Kube, input: AtNode) -> dict[str, Any]:
     """Like `our_node`. Raises KubeError, 404 where that is None."""
     node = await our_node(kube, input)
     if node is None:
-        words = f"node {input.node_name} is gone, or is not known to be {input.provider_id}'s any more"
+        words = f"node {input.node_name} is gone, or is no longer known to belong to {input.provider_id}"
         raise KubeError(404, "NotFound", words)
     return node
 

@@ -28,7 +28,7 @@ async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]
                 raise
         node = await kube.get(path)
         if node["metadata"].get("uid") != uid:
-            raise KubeError(404, "NotFound", f"node {node['metadata']['name']} is another object by now")
+            raise KubeError(404, "NotFound", f"node {node['metadata']['name']} has been replaced by another object")
     raise AssertionError("unreachable: the last try raises")
 
 

@@ -69,7 +69,7 @@ class ClassActivities(Activities):
             raise NotYet(_mute(input, str(e)), ASK_AGAIN) from None
         except RPCError as e:
             if e.status == RPCStatusCode.NOT_FOUND:
-                raise NotYet(_missing(input, "is not there"), ASK_AGAIN) from None
+                raise NotYet(_missing(input, "does not exist"), ASK_AGAIN) from None
             if e.status in MUTE:
                 raise NotYet(_mute(input, e.message), ASK_AGAIN) from None
             raise

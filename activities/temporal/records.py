@@ -46,7 +46,7 @@ async def standing(client: Client) -> Standing:
     phase, _, _ = (described.typed_search_attributes.get(PHASE) or "").partition(":")
     leaving = f"the machine is {phase}" if phase in LEAVING else ""
     if described.status is not WorkflowExecutionStatus.RUNNING:
-        leaving = "its workflow has been ended from outside"
+        leaving = "somebody has ended its workflow"
     return Standing(leaving, described.raw_description.workflow_extended_info.HasField("last_reset_time"))
 
 

@@ -39,7 +39,7 @@ async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str])
                 if vm and execution.id.startswith(prefix):
                     found.setdefault(provider_key(vm), execution.id.removeprefix(prefix))
         except RPCError as e:
-            activity.logger.warning("whose VMs these are cannot be asked: %s", e.message)
+            activity.logger.warning("the owners of these VMs are not known: %s", e.message)
             break
     return found
 

@@ -97,7 +97,7 @@ class Liveness:
                     continue
                 if e.status == 401 and not refused:
                     refused = True
-                    await self._note("APIRefused", f"{e.message}: the watch that stands goes on until it ends")
+                    await self._note("APIRefused", f"{e.message}: the open watch continues until it ends")
             failed = None
             self.heard()
 

@@ -64,7 +64,7 @@ class Lost:
             **starts.of_cluster(state),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
-        log.warning("the workflow of cluster %s was ended from outside, and is begun again", cluster)
+        log.warning("somebody ended the workflow of cluster %s; it is started again", cluster)
         return True
 
     async def _left(self, cluster: str, found: WorkflowExecutionDescription | None) -> bool:
@@ -101,6 +101,8 @@ class Lost:
 @contextlib.asynccontextmanager
 async def looking(deps: Deps) -> AsyncIterator[None]:
     """Looks again and again beside what runs inside."""
-    trouble = f"whether somebody has ended workflows cannot be seen: %s; tried again every {format_duration(EVERY)}"
-    async with beside(Lost(deps).look, EVERY, log, trouble, "whether somebody has ended workflows is seen again"):
+    trouble = (
+        f"workflows that somebody has ended cannot be searched for: %s; tried again every {format_duration(EVERY)}"
+    )
+    async with beside(Lost(deps).look, EVERY, log, trouble, "workflows that somebody has ended are searched for again"):
         yield

@@ -343,7 +343,7 @@ class NodeWatch:
             if metadata.get("uid") not in self.unreadable:
                 self.unreadable.add(metadata.get("uid"))
                 why = explained(e) if isinstance(e, ValidationError) else f"{type(e).__name__}: {e}"
-                words = f"node {metadata['name']} cannot be read, and nobody is told of it: {why}"
+                words = f"node {metadata['name']} cannot be read, so its machine gets no news of it: {why}"
                 await self._note("NodeUnreadable", words)
 
     async def _tell(self, machine: str, node: dict[str, Any], twins: Iterable[str] = ()) -> None:
@@ -416,7 +416,7 @@ class NodeWatch:
         if why and (not self.liveness.well or self.failures):
             return False
         if why:
-            words = f"node {node['metadata']['name']} cannot be written, and is tried again: {why}"
+            words = f"node {node['metadata']['name']} cannot be written; it is tried again: {why}"
             await self._note("NodeUnwritable", words)
         async with self.turn:
             await self._seen(node)

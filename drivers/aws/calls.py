@@ -158,7 +158,7 @@ def _safe(client: Any) -> Any:
     if in_clear(endpoint):
         raise DriverError(
             ErrorClass.AUTH,
-            f"the endpoint {endpoint} is not https, and credentials would be sent in clear: correct it in "
+            f"the endpoint {endpoint} is not https, and credentials would be sent unencrypted: correct it in "
             "clouds.aws.endpoint, AWS_ENDPOINT_URL or the worker's AWS profile (http:// is taken on loopback only)",
         )
     return client

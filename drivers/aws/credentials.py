@@ -59,7 +59,7 @@ def from_secret(secret: Mapping[str, SecretStr]) -> Credentials:
         return Credentials(access_key=access, secret_key=key)
     if access or key:
         there, missing = (ACCESS_KEY, SECRET_KEY) if access else (SECRET_KEY, ACCESS_KEY)
-        raise _missing(f"{' or '.join(missing)} is missing beside {' or '.join(there)}")
+        raise _missing(f"{' or '.join(missing)} is missing, although it has {' or '.join(there)}")
     others = sorted(set(values) - {_USER_DATA})
     if others:
         raise _missing(

@@ -112,8 +112,8 @@ class _Pass:
             if owner != uid and instances.state_of(instance) != instances.TERMINATED:
                 raise DriverError(
                     ErrorClass.CONFLICT,
-                    f"{instance['InstanceId']} is not deleted: its tag {TAG_UID}={owner} says that it is another "
-                    f"machine's than {self.machine.name}'s (uid {uid}); correct the tag or the providerID",
+                    f"{instance['InstanceId']} is not deleted: its tag {TAG_UID}={owner} says that it belongs to "
+                    f"another machine, not to {self.machine.name} (uid {uid}); correct the tag or the providerID",
                 )
         return [found[k] for k in sorted(found)]
 
@@ -180,9 +180,9 @@ class _Pass:
         if error.provider_code == "OperationNotPermitted" and "disableApiTermination" in error.message:
             return DriverError(
                 ErrorClass.CONFLICT,
-                f"{vm} has termination protection, so EC2 does not end it: who set it must remove it, with `aws ec2 "
-                f"modify-instance-attribute --region {self.ec2.region} --instance-id {vm} "
-                "--no-disable-api-termination`; then the deletion goes on by itself",
+                f"{vm} has termination protection, so EC2 does not end it: whoever set it must remove it, with `aws "
+                f"ec2 modify-instance-attribute --region {self.ec2.region} --instance-id {vm} "
+                "--no-disable-api-termination`; then the deletion continues on its own",
                 provider_code=error.provider_code,
             )
         # Where IAM allows termination by tag, EC2 says "unauthorized" for a VM that is gone (runs-on#60): look again.

@@ -122,7 +122,9 @@ def translate(operation: str, error: Exception, hide: Sequence[str] = ()) -> Dri
     if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
         return DriverError(ErrorClass.TRANSIENT, f"{operation}: {type(error).__name__}: {scrub(str(error), hide)}")
     if isinstance(error, ResponseParserError):  # its message quotes the answer
-        return DriverError(ErrorClass.TRANSIENT, f"{operation}: the answer is not EC2's; is a proxy in between?")
+        return DriverError(
+            ErrorClass.TRANSIENT, (f"{operation}: the answer is not from EC2; is there a proxy in between?")
+        )
     if isinstance(error, boto.ValidationError | ValueError):
         return DriverError(ErrorClass.INVALID, f"{operation}: {scrub(str(error), hide)}")
     if isinstance(error, OSError):

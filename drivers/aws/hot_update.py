@@ -98,8 +98,8 @@ class _Update:
         if owner != self.machine.uid:
             raise DriverError(
                 ErrorClass.CONFLICT,
-                f"{self.instance_id} is not updated: its tag {TAG_UID}={owner} says that it is another machine's than "
-                f"{self.machine.name}'s (uid {self.machine.uid}); correct the tag or the providerID",
+                f"{self.instance_id} is not updated: its tag {TAG_UID}={owner} says that it belongs to another "
+                f"machine, not to {self.machine.name} (uid {self.machine.uid}); correct the tag or the providerID",
             )
         return instance
 

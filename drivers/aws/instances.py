@@ -49,7 +49,7 @@ def instance_id(provider_id: str) -> str:
     last = provider_id.rsplit("/", 1)[-1]
     if not provider_id.startswith("aws://") or not _INSTANCE_ID.fullmatch(last):
         raise DriverError(
-            ErrorClass.INVALID, f"providerID {provider_id!r} is not of the form aws:///<region>/<instance id>"
+            ErrorClass.INVALID, f"providerID {provider_id!r} does not have the form aws:///<region>/<instance id>"
         )
     return last
 

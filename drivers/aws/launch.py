@@ -97,7 +97,8 @@ def _user_data(request: CreateMachineRequest) -> str | bytes:
     if size > MAX_USER_DATA:
         what, way = ("user data", ", or compress it with gzip") if packed is None else ("compressed user data", "")
         raise DriverError(
-            ErrorClass.INVALID, f"{what} has {size} bytes, EC2 takes {MAX_USER_DATA}: fetch the rest at boot{way}"
+            ErrorClass.INVALID,
+            f"{what} has {size} bytes, but EC2 accepts at most {MAX_USER_DATA}: fetch the rest at boot{way}",
         )
     return text if packed is None else packed
 

@@ -82,7 +82,7 @@ def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[Drive
         if not count:
             continue
         if place not in actual:
-            message = f"{instance['InstanceId']}: networkInterfaces[{place}] is not attached, it gets no IPv6 prefix"
+            message = f"{instance['InstanceId']}: networkInterfaces[{place}] is not attached, so it gets no IPv6 prefix"
             errors.append(DriverError(ErrorClass.CONFLICT, message))
             continue
         missing = count - len(actual[place].get("Ipv6Prefixes") or ())

@@ -177,10 +177,10 @@ def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: d
         return failed
     suspected = failed.model_copy(update={"suspect": True})
     if member.trouble in (Trouble.JOIN, Trouble.CREATE):
-        words = f"{count} machines in a row never joined; the last: {message}"
+        words = f"{count} machines in a row never joined; the last one: {message}"
         return _back_off(suspected, NEVER_JOIN, words, JOIN_WAIT, now, jitter)
     words = f"{count} machines in a row failed before they had been Running for {format_duration(LASTED)}"
-    return _back_off(suspected, DIE_YOUNG, f"{words}; the last: {message}", JOIN_WAIT, now, jitter)
+    return _back_off(suspected, DIE_YOUNG, f"{words}; the last one: {message}", JOIN_WAIT, now, jitter)
 
 
 def _back_off(pace: Pace, reason: str, message: str, wait: timedelta, now: datetime, jitter: float) -> Pace:

@@ -63,6 +63,6 @@ def resting(pace: Pace, now: datetime) -> Wait | None:
     if backing_off(pace, now):
         return Wait(pace.reason, f"No repair begins before {pace.until:%Y-%m-%d %H:%M:%S}: {pace.message}")
     if pace.repairs_from is not None and now < pace.repairs_from:
-        words = "too many machines were unhealthy until a moment ago, and those that are ill still may get well"
+        words = "too many machines were unhealthy until recently, and the others may still recover"
         return Wait("RepairsRest", f"No repair begins before {pace.repairs_from:%Y-%m-%d %H:%M:%S}: {words}")
     return None

@@ -99,7 +99,7 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: 
         state=OperationState.FAILED,
         code=info.code,
         reason="AttemptIsOver",
-        message=f"{info.message}; a new attempt follows if no VM of this machine turns up",
+        message=f"{info.message}; a new attempt follows unless a VM of this machine appears",
         next_try=now + timings.consistency * (1 << min(attempt - 1, 10)),
         attempt_over=True,
     )

@@ -14,9 +14,9 @@ def way_out(error_class: ErrorClass, cluster: str, machine: str, *, force: bool)
     if error_class is not ErrorClass.AUTH:
         return ""
     return (
-        f"{'--force does not help here: ' if force else ''}nothing is deleted, and the VM costs money, until the cloud "
-        "lets it be deleted and says that it is gone. Put credentials of its account back into the Secret (`hostler "
-        f"apply -f SECRET-FILE --cluster {cluster}`), or give its class another Secret of that account. Where the "
-        "account is closed for good, make sure that the VM is gone, then end the machine with `temporal workflow "
-        f"terminate -w machine/{cluster}/{machine}` and delete its Node"
+        f"{'--force does not help here: ' if force else ''}nothing is deleted, and the VM costs money, until the "
+        "cloud accepts the deletion and reports that the VM is gone. Put credentials for its account back into the "
+        f"Secret (`hostler apply -f SECRET-FILE --cluster {cluster}`), or give its class another Secret for that "
+        "account. If the account is closed for good, make sure that the VM is gone, then end the machine with "
+        f"`temporal workflow terminate -w machine/{cluster}/{machine}` and delete its Node"
     )

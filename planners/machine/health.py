@@ -38,9 +38,9 @@ def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) 
     """
     if vm is not None and vm.state not in WELL:
         reason = "VMGone" if vm.state == GONE else "VMNotRunning"
-        return Health(False, reason, f"{vm.provider_id} is {vm.state} at the cloud")
+        return Health(False, reason, f"the cloud says that {vm.provider_id} is {vm.state}")
     if node is None:
-        return Health(False, "NodeNotSeen", "no node has joined")
+        return Health(False, "NodeNotSeen", "no node has joined yet")
     if not node.exists:
         return Health(False, "NodeMissing", f"node {node.name} was deleted by somebody")
     if not node.ready:
@@ -152,22 +152,24 @@ def confirm(
         return _go_on(before, health, look, soonest)
     if moved and health.healthy and look.vm.state not in WELL:
         again = look.time + max(KUBELET_REPORTS, timings.confirm)
-        words = f"{contradiction(provider_id, look)}; it is neither Failed nor replaced on the cloud's word"
+        words = (
+            f"{contradiction(provider_id, look)}; the machine is neither Failed nor replaced on the cloud's word alone"
+        )
         return Confirmation(Outcome.CONTRADICTED, "VMContradiction", words, again, look)
     if health.healthy and was_well and _steady(before, look, listed):
-        words = f"{health.message}, and has stayed so since the look before"
+        words = f"{health.message}, as in the look before"
         return Confirmation(Outcome.WELL, health.reason, words, compare=before)
     if health.healthy and not (was_well and before.time >= deadline):
         return _go_on(look, health, look, look.time + timings.settle)
     renewed = look.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False")
     if moved and renewed and not_its_own_word and look.time < deadline + KUBELET_REPORTS:
-        words = f"{health.message}; but its kubelet has renewed its Lease at {renewed:%H:%M:%S}: it lives"
+        words = f"{health.message}; but its kubelet is alive: it renewed its Lease at {renewed:%H:%M:%S}: it lives"
         return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm, look)
     lease = f"Lease last renewed at {renewed:%Y-%m-%d %H:%M:%S}" if renewed else "no Lease"
     apart = format_duration(whole_seconds(look.time - before.time))
-    seen = f"two fresh looks, {apart} apart: {lease}, VM {look.vm.state}"
-    found = f"{health.message} at this moment, and was not all the time" if health.healthy else health.message
+    seen = f"confirmed by two fresh looks, {apart} apart: {lease}, VM {look.vm.state}"
+    found = f"{health.message} now, but was not all the time" if health.healthy else health.message
     gone = look.vm.state == GONE and not moved
     return Confirmation(Outcome.FAILED, health.reason, f"{found} ({seen})", gone=gone)
 
@@ -177,7 +179,7 @@ def contradiction(provider_id: str, look: Look) -> str:
     renewed = look.node.lease_renewed
     at = f" at {renewed:%H:%M:%S}" if renewed else ""
     said = f"finds no {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
-    return f"the cloud {said}, but the kubelet of node {look.node.node.name} lives: it has renewed its Lease{at}"
+    return f"the cloud {said}, but the kubelet of node {look.node.node.name} is alive: it renewed its Lease{at}"
 
 
 def _found(look: Look, provider_id: str, listed: list[str], believe: bool = True) -> Health:
@@ -190,7 +192,7 @@ def _found(look: Look, provider_id: str, listed: list[str], believe: bool = True
 def _go_on(compare: Look, health: Health, look: Look, again: datetime) -> Confirmation:
     """The outcome of a look that decides nothing yet."""
     if health.healthy:
-        words = f"a fresh look finds it healthy: {health.message}"
+        words = f"a fresh look has found it healthy: {health.message}"
         return Confirmation(Outcome.SETTLING, health.reason, words, again, compare)
     words = f"{health.message}; a second look at Node, Lease and VM decides"
     return Confirmation(Outcome.UNSURE, "ConfirmingFailure", words, again, compare)

@@ -32,16 +32,14 @@ def refusal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: Ho
     if there is not None and there.owner == intent.owner:
         return ""  # it changes nothing
     if deleting:
-        return f"machine {machine} is being deleted; from then on its hooks can only be removed"
+        return f"machine {machine} is being deleted; its hooks can only be removed now"
     if there is not None:
         return (
-            f"machine {machine} has the {kind} hook {there.name} already, and it is {there.owner}'s: a name belongs to "
-            "one owner; take another name, or remove that one first"
+            f"machine {machine} has the {kind} hook {there.name} already, owned by {there.owner}, and a hook has one "
+            "owner: use another name, or remove that hook first"
         )
     if sum(c.kind == kind for c in hooks.added) >= HOOKS_MOST:
-        return (
-            f"{HOOKS_MOST} {kind} hooks were added to machine {machine}, which is the most; remove those that are done"
-        )
+        return f"{HOOKS_MOST} {kind} hooks are on machine {machine}, which is the maximum; remove hooks that are done"
     return ""
 
 
@@ -53,12 +51,12 @@ def _no_removal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent
         there = "; ".join(f"{k} {names(of)}" for k in HookKind if (of := hooks.effective(spec, k)))
         return f"machine {machine} has no {kind} {intent.name[:300]!r}; it has {there or 'none at all'}"
     if len(found) > 1:
-        return f"machine {machine} has the hook {intent.name} of both kinds; say which: {' or '.join(HookKind)}"
+        return f"machine {machine} has the hook {intent.name} of both kinds; give --kind: {' or '.join(HookKind)}"
     ((kind, hook),) = found
     if intent.owner and intent.owner != hook.owner:
         return (
-            f"the {kind} hook {hook.name} of machine {machine} is {hook.owner}'s and not {intent.owner}'s; who removes "
-            f"it in the owner's place names that owner: {hook.owner}"
+            f"the {kind} hook {hook.name} of machine {machine} belongs to {hook.owner}, not to {intent.owner}; to "
+            f"remove it anyway, give its owner: {hook.owner}"
         )
     return ""
 

@@ -84,15 +84,15 @@ def refusal(s: MachineState, intent: PreservationIntent, now: datetime) -> str:
 def _no_preservation(s: MachineState, intent: PreserveIntent, now: datetime) -> str:
     p = s.status.preserve
     if s.deletion is not None:
-        return f"machine {s.name} is being deleted; it cannot be preserved any more"
+        return f"machine {s.name} is being deleted; it can no longer be preserved"
     if wrong := _wrong_time(intent.lasts, intent.until, now):
         return wrong
     there, timed = on_node(p.node_value, p.last), intent.lasts is not None or intent.until is not None
     other = bool(there) and there != intent.value
     if p.expiry_time is not None and intent.value != PreserveValue.FALSE and (other or timed):
         return (
-            f"machine {s.name} is preserved already, until {moment(p.expiry_time)}; to move that: "
-            f"`hostler extend {s.name} --cluster {s.cluster} --for 24h`"
+            f"machine {s.name} is preserved already, until {moment(p.expiry_time)}; to change that time: `hostler "
+            f"extend {s.name} --cluster {s.cluster} --for 24h`"
         )
     return _stronger(s, there, intent.value, timed) if other else ""
 
@@ -105,36 +105,36 @@ def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) ->
     if value == PreserveValue.FALSE and preserved_failed(s):
         then = "; it has Failed, so its VM is deleted then"
     return (
-        f"node {node} carries the annotation preserve={there}, which is stronger; change it there: "
-        f"`kubectl annotate --overwrite node {node} {PRESERVE_ANNOTATION}={value}`{then}"
+        f"node {node} has the annotation preserve={there}, which takes precedence; change the annotation: `kubectl "
+        f"annotate --overwrite node {node} {PRESERVE_ANNOTATION}={value}`{then}"
     )
 
 
 def _no_release(s: MachineState) -> str:
     if s.deletion is not None:
-        return f"machine {s.name} is being deleted already"
+        return f"machine {s.name} is already being deleted"
     if s.status.preserve.own is None and not has_effect(s.status.preserve):
-        return f"machine {s.name} is not preserved, and nobody has asked for it; there is nothing to release"
+        return f"machine {s.name} is not preserved, and nobody has asked for that; there is nothing to release"
     return ""
 
 
 def _no_extension(s: MachineState, intent: ExtendIntent, now: datetime) -> str:
     if not can_be_extended(s):
-        return f"machine {s.name} is not preserved; `hostler preserve {s.name} --cluster {s.cluster}` begins it"
+        return f"machine {s.name} is not preserved; `hostler preserve {s.name} --cluster {s.cluster}` preserves it"
     if s.status.preserve.release is not None:
         return f"machine {s.name} is being released"
     if intent.lasts is None and intent.until is None:
-        return "neither how long nor until when is given"
+        return "give either a duration or an end time"
     return _wrong_time(intent.lasts, intent.until, now)
 
 
 def _wrong_time(lasts: timedelta | None, until: datetime | None, now: datetime) -> str:
     if lasts is not None and until is not None:
-        return "both how long and until when are given; give one"
+        return "both a duration and an end time are given; give one"
     if until is not None and until <= now:
         return f"{moment(until)} has passed"
     if until is not None and until > later(now, LONGEST):  # `lasts` is bounded by its type
-        return f"that is more than {LONGEST.days} days"
+        return f"a preservation can last at most {LONGEST.days} days"
     return ""
 
 

@@ -136,16 +136,16 @@ def decide(o: ObservedMachine) -> Decision:
 
 def _not_preserved(o: ObservedMachine, value: str) -> Decision:
     if o.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
-        return End("Released", f"{value or 'nothing'} is withdrawn{_by(o.release)}", False, clear=_on_node(o))
+        return End("Released", f"the request {value or ''} was withdrawn{_by(o.release)}", False, clear=_on_node(o))
     if _lapsed(o):
-        return End("PreserveExpired", f"what was asked for has lapsed: {_asked(o, value)}", False)
+        return End("PreserveExpired", f"the request has expired: {_asked(o, value)}", False)
     if o.phase is Phase.FAILED:
         return _failed(o, value)
     if value != PreserveValue.NOW:
         return Stay()
     if o.phase is Phase.RUNNING and o.vm_present:
         return _preserve(o, PreservedBy.ASKED, f"{_asked(o, value)}")
-    return Stay("PreserveWaits", f"{_asked(o, value)}: it begins when the machine is Running or Failed")
+    return Stay("PreserveWaits", f"{_asked(o, value)}: the machine is preserved once it is Running or Failed")
 
 
 def _failed(o: ObservedMachine, value: str) -> Decision:
@@ -158,7 +158,7 @@ def _failed(o: ObservedMachine, value: str) -> Decision:
         return Stay()
     if o.granted is PreservedBy.AUTO:  # not a grant on request that is withdrawn by now: that took no slot
         return _preserve(o, PreservedBy.AUTO, "a slot of autoPreserveFailedMax was free")
-    return AskPool(f"{_asked(o, value)}; its pool decides" if value else "")
+    return AskPool(f"{_asked(o, value)}; its pool decides whether the machine is preserved" if value else "")
 
 
 def _lapsed(o: ObservedMachine) -> bool:
@@ -185,17 +185,20 @@ def _preserved(o: ObservedMachine, value: str, expiry: datetime) -> Decision:
     if end := _end(o, value, expiry):
         return end
     if o.source is PreservedBy.AUTO and value in ASKED_FOR:
-        words = f"kept by itself before, and now on request: {_asked(o, value)}; until {moment(expiry)} as before"
+        words = (
+            f"preserved automatically until now, and from now on by request: {_asked(o, value)}; until "
+            f"{moment(expiry)}, unchanged"
+        )
         return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(o, value))
     if o.phase is Phase.FAILED and o.drained and o.healthy:
         return Recover(f"healthy again; preserved until {moment(expiry)}")
     if not o.warned and o.now >= expiry - WARN_BEFORE:
-        return Warn(f"preserved until {moment(expiry)} only; to keep it longer: `hostler extend {o.named} --for 8h`")
+        return Warn(f"preserved only until {moment(expiry)}; to keep it longer: `hostler extend {o.named} --for 8h`")
     if o.node_present and not o.protected:
         return Protect()
     next_time = expiry if o.warned else expiry - WARN_BEFORE
     if o.phase is Phase.FAILED and o.drained:
-        return Stay("Preserved", f"kept for a look until {moment(expiry)}, then its VM is deleted", next_time)
+        return Stay("Preserved", f"kept for inspection until {moment(expiry)}; then its VM is deleted", next_time)
     return Stay(until=next_time)
 
 
@@ -204,15 +207,15 @@ def _end(o: ObservedMachine, value: str, expiry: datetime) -> End | None:
     if o.release is not None and not o.release.slot:
         return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
     if failed and not o.vm_present:
-        return End("VMGone", "the VM that was preserved is gone", o.in_pool, clear=_on_node(o))
+        return End("VMGone", "the preserved VM is gone", o.in_pool, clear=_on_node(o))
     if value == PreserveValue.FALSE:
         return End("Released", "preserve=false ends it", failed, keep_own=_bars(o))
     if o.release is not None and failed and value not in ASKED_FOR:
-        return End("SlotTaken", f"its slot was taken away{_by(o.release)}", True)
+        return End("SlotTaken", f"its slot was taken back{_by(o.release)}", True)
     if o.source is PreservedBy.ASKED and not value:
         return End("Released", "the annotation that asked for it was removed", failed)
     if o.now >= expiry:
-        return End("PreserveExpired", f"its time ended at {moment(expiry)}", failed, clear=_on_node(o))
+        return End("PreserveExpired", f"it expired at {moment(expiry)}", failed, clear=_on_node(o))
     return None
 
 
@@ -233,7 +236,7 @@ def _asked(o: ObservedMachine, value: str) -> str:
         return f"annotation preserve={value} on its node"
     if o.own is None:
         return f"preserve={value}"
-    return f"{value}, asked for{_by(o.own)}"
+    return f"{value}, requested{_by(o.own)}"
 
 
 def _by(who: PreserveRequest | Release) -> str:

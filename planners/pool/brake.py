@@ -46,6 +46,11 @@ def say(draft: Draft) -> None:
     count, bound = speed.joins_failed, format_duration(pace.LASTED)
     proof = pace.proof_at(speed, view.new, view.now)
     end = f", at {proof:%Y-%m-%d %H:%M:%S} at the earliest" if proof is not None else ""
-    words = f"{count} machines in a row failed before they had been Running for {bound}, and none has lasted since"
-    spared = "; none of an older revision that is in use is replaced before" if view.rolling else ""
-    draft.waits.append(Wait("MachinesDieYoung", f"{words}: one at a time is made until one does{end}{spared}"))
+    words = (
+        f"{count} machines in a row failed before they had been Running for {bound}, and none has been Running that "
+        "long since"
+    )
+    spared = "; until then no machine of an older revision that is in use is replaced" if view.rolling else ""
+    draft.waits.append(
+        Wait("MachinesDieYoung", f"{words}: machines are created one at a time until one has{end}{spared}")
+    )

@@ -44,7 +44,7 @@ def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> 
     look = _next_look(view)
     if observed.cluster_paused and draft.steps and not observed.deleted:  # a person who deletes a pool is obeyed
         would = "; ".join(s.message for s in draft.steps)
-        return Plan((), (Wait("ClusterPaused", f"The cluster is paused. Without that: {would}"), *waits), look)
+        return Plan((), (Wait("ClusterPaused", f"The cluster is paused. Otherwise: {would}"), *waits), look)
     return Plan(tuple(draft.steps), waits, look, not draft.steps and complete(view))
 
 

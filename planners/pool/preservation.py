@@ -68,7 +68,7 @@ def _take(draft: Draft) -> None:
     view = draft.view
     due = [n for n, m in staying_failed(view).items() if m.released is Released.TAKEN and m.preserved_until is not None]
     if due:
-        words = f"Taking {some(len(due), 'slot')} back ({named(sorted(due))}): autoPreserveFailedMax was lowered to"
+        words = f"Taking back {some(len(due), 'slot')} ({named(sorted(due))}): autoPreserveFailedMax was lowered to"
         most = view.spec.auto_preserve_failed_max
         draft.do(TakeSlots(tuple(sorted(due)), "SlotsTaken", f"{words} {most}"))
 
@@ -77,7 +77,7 @@ def _say(draft: Draft) -> None:
     """Says that they are there: nobody replaces them, so the pool has fewer available machines than replicas."""
     staying = staying_failed(draft.view)
     if staying:
-        words = f"Failed and kept for a look, and counted as replicas: {named(sorted(staying))}"
+        words = f"Failed and kept for inspection, counted as replicas: {named(sorted(staying))}"
         used = len(slots(staying))
         draft.wait("FailedPreserved", f"{words}; {used} of {_most(draft.view)} slots in use")
 

@@ -24,7 +24,7 @@ from resources.pool.state import Gate
 
 FLAKY = 3
 """How many new machines may be lost in a row once one of the revision has been available."""
-GONE = ": the cloud has confirmed that there is no VM any more"
+GONE = ": the cloud has confirmed that the VM is gone"
 
 
 def storm(view: View) -> Wait | None:
@@ -37,7 +37,7 @@ def storm(view: View) -> Wait | None:
     return Wait(
         "TooManyUnhealthy",
         f"{len(ill)} unhealthy > allowed {view.limits.storm} of {len(view.active)} machines "
-        f"(repair.pauseAboveUnhealthy {given}): nothing is replaced; look at the network and the API server first",
+        f"(repair.pauseAboveUnhealthy {given}): nothing is replaced; check the network and the API server first",
     )
 
 
@@ -46,8 +46,8 @@ def doubt(draft: Draft) -> None:
     look."""
     names = sorted(n for n, m in draft.view.members.items() if m.contradicted and not m.leaving)
     if names:
-        words = f"the cloud says that the VMs of {some(len(names))} are gone or off, but their kubelets live"
-        draft.wait("VMContradiction", f"{words}: {named(names)}; nothing is done on the cloud's word")
+        words = f"the cloud says that the VMs of {some(len(names))} are gone or stopped, but their kubelets are alive"
+        draft.wait("VMContradiction", f"{words}: {named(names)}; nothing is done on the cloud's word alone")
 
 
 def in_flight(view: View) -> list[str]:
@@ -70,11 +70,11 @@ def grant(draft: Draft) -> None:
     chosen, rest = permits.in_turn(view.active, asking, len(busy), budget)
     limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
     if chosen:
-        words = f"Repairing {some(len(chosen))} ({named(chosen)}): {len(busy)} of {limit} repairs were in flight"
+        words = f"Repairing {some(len(chosen))} ({named(chosen)}): {len(busy)} of {limit} repairs were in progress"
         draft.do(GrantPermit(tuple(chosen), "RepairGranted", words))
     if rest:
         under_way = named([*chosen, *busy]) or "none"
-        draft.wait("RepairBudget", f"To be repaired later: {some(len(rest))}; in flight of {limit}: {under_way}")
+        draft.wait("RepairBudget", f"Waiting for a repair: {some(len(rest))}; in progress, of {limit}: {under_way}")
 
 
 def replace_failed(draft: Draft) -> None:
@@ -103,7 +103,7 @@ def replace_failed(draft: Draft) -> None:
     none = [n for n in names if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
         none = [n for n in none if n not in view.new]  # resuming the rollout replaces them
-    _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
+    _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had no capacity or quota")
     others = [n for n in names if ready[n].trouble is not Trouble.CREATE]
     ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not permits.lost_its_vm(ready[n])]
     joins = [n for n in others if n not in ill and not permits.lost_its_vm(ready[n])]
@@ -131,7 +131,7 @@ def _replace_gone(draft: Draft, names: list[str]) -> None:
     if rest:
         limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
         under_way = named([*chosen, *busy]) or "none"
-        words = f"Without a VM, to be replaced later: {some(len(rest))} ({named(rest)}); in flight of {limit}"
+        words = f"Without a VM and waiting to be replaced: {some(len(rest))} ({named(rest)}); in progress, of {limit}"
         draft.wait("RepairBudget", f"{words}: {under_way}")
 
 
@@ -164,11 +164,11 @@ def _say_what_is_left(draft: Draft, held: list[str]) -> None:
     if not held:
         return
     some_ran = any(view.new[n].trouble is not Trouble.JOIN for n in held)
-    how = "failed before they had lasted" if some_ran else "never joined"
+    how = "failed early" if some_ran else "never joined"
     draft.wait(
         "NewMachinesNeverJoin",
-        f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that {how} "
-        f"({named(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
+        f"Not replaced by the rollout: {some(len(held))} of revision {view.observed.revision} that {how} "
+        f"({named(held)}), because it may lose only {losses_allowed(view)}; correct the class, undo the rollout, or "
         "resume it to try again",
     )
 
@@ -181,7 +181,9 @@ def _over(view: View) -> bool:
 
 def _halted(view: View) -> Wait | None:
     if not view.observed.reachable:
-        return Wait("Unreachable", "The API server or the cloud does not answer: nothing is replaced on old news")
+        return Wait(
+            "Unreachable", "The API server or the cloud does not answer: nothing is replaced on stale information"
+        )
     return storm(view)
 
 

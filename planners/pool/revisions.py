@@ -109,13 +109,13 @@ def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
     """What going back wants: the revision before the newest one, or `to`. Raises ValueError, in words for people."""
     known = ", ".join(str(r.counter) for r in revisions[:-1])
     if not known:
-        raise ValueError("there is no former revision to go back to")
+        raise ValueError("there is no earlier revision to go back to")
     counter = revisions[-2].counter if to is None else to
     if counter == revisions[-1].counter:
-        raise ValueError(f"revision {counter} is the newest already; there are also {known}")
+        raise ValueError(f"revision {counter} is already the newest; the others are {known}")
     found = next((r for r in revisions if r.counter == counter), None)
     if found is None:
-        raise ValueError(f"there is no revision {counter} any more; there are {known}")
+        raise ValueError(f"revision {counter} no longer exists; the revisions are {known}")
     return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}", back=True)
 
 

@@ -31,8 +31,9 @@ def gate(view: View) -> Wait | None:
     if progress.stopped(view):
         return Wait(
             "ProgressDeadlineExceeded",
-            f"The rollout has stopped: {some(len(view.waited_for))} of revision {view.observed.revision} not available "
-            f"within {view.spec.progress_deadline_seconds}s ({named(view.waited_for)}); {left} and stay",
+            f"The rollout has stopped: {some(len(view.waited_for))} of revision {view.observed.revision} did not "
+            f"become available within {view.spec.progress_deadline_seconds}s ({named(view.waited_for)}); {left} and "
+            "stay",
         )
     return None
 
@@ -77,7 +78,7 @@ def replace_old(draft: Draft) -> None:
         ready = []
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     words = f"{len(view.old)} of older revisions"
-    draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {words}: nothing in use is lost by it")
+    draft.delete(unavailable, "ReplacedUnavailable", f" of {words} that are not available: nothing in use is lost")
     draft.delete(ready, "Replaced", f" of {words}: {len(view.available)} available, {floor} needed")
     _say_what_is_waited_for(draft, bool(unavailable or ready), floor)
 
@@ -88,12 +89,15 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
     if progress.canary_waits(view):
         pause = view.spec.strategy.rolling.pause_after if view.spec.strategy.rolling else None
         words = f"{len(view.new)} of {limits.replicas} machines are of revision {revision} (pauseAfter {pause})"
-        draft.wait("Canary", f"{words}: resume the rollout to go on; {some(len(view.old))} of older ones stay")
+        draft.wait(
+            "Canary",
+            f"{words}: resume the rollout to continue; {some(len(view.old))} of older revisions stay until then",
+        )
     elif not moving and view.waited_for:
-        words = f"Waits for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
+        words = f"Waiting for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
         words += f": {len(view.available)} available, {floor} needed"
         if failed := _failed_since(view):
-            draft.wait("NewMachinesFail", f"{words}; {some(failed)} of it failed before they had lasted")
+            draft.wait("NewMachinesFail", f"{words}; {some(failed)} of this revision failed early")
         else:
             draft.wait("NewMachinesNotReady", words)
 
@@ -108,7 +112,9 @@ def _say_what_is_left(draft: Draft) -> None:
     """Says that nothing old is left but machines that are kept for a look while the rollout is paused."""
     view = draft.view
     if view.unfinished and view.spec.paused and (staying := preservation.staying_failed(view)):
-        words = f"to be replaced when it goes on: {some(len(staying))} kept for a look ({named(sorted(staying))})"
+        words = (
+            f"to be replaced when it is resumed: {some(len(staying))} kept for inspection ({named(sorted(staying))})"
+        )
         draft.wait("RolloutPaused", f"The rollout is paused; {words}")
 
 
@@ -129,5 +135,5 @@ def mark_nodes(draft: Draft) -> None:
         words = f"Marking {some(len(on), 'node')} that the rollout of revision {view.observed.revision} will replace"
         draft.do(MarkNodes(tuple(sorted(on)), True, "RolloutMarks", words))
     if off:
-        words = f"Taking the rollout's marks off {some(len(off), 'node')} that will not be replaced"
+        words = f"Removing the rollout's marks from {some(len(off), 'node')} that will not be replaced"
         draft.do(MarkNodes(tuple(sorted(off)), False, "RolloutMarks", words))

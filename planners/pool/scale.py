@@ -23,7 +23,7 @@ def empty(draft: Draft) -> None:
     view = draft.view
     names = in_deletion_order({n: m for n, m in view.members.items() if not m.leaving}, view.now)
     if view.observed.deleted:
-        draft.delete(names, "PoolDeleted", ": the pool is deleted")
+        draft.delete(names, "PoolDeleted", ": the pool is being deleted")
     elif view.spec.hibernated:
         draft.delete(names, "Hibernated", ": the pool is hibernated")
     else:
@@ -108,17 +108,17 @@ def create(draft: Draft) -> None:
         return
     leaving = sum(1 for m in view.members.values() if m.leaving and m.vm is not Vm.GONE)
     if room < need and leaving:
-        words = f"{some(need - count)} to be made wait for {some(leaving, 'VM')} to be gone"
+        words = f"{some(need - count)} to be created wait for {some(leaving, 'VM')} to be gone"
         draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")
 
 
 def _say_why_slow(draft: Draft, speed: Pace, coming: int, rest: int) -> None:
     if speed.until is not None and draft.view.now < speed.until:
-        words = f"{some(rest)} to be made wait until {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}"
+        words = f"{some(rest)} to be created wait until {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}"
         draft.wait(speed.reason, words)
     elif speed.suspect:
-        words = f"{some(rest)} to be made wait for {coming} on the way to Running: {speed.window} at a time, since"
-        draft.wait("MachinesDieYoung", f"{words} {speed.joins_failed} in a row failed before they had lasted")
+        words = f"{some(rest)} to be created wait for {coming} to become Running: {speed.window} at a time, because"
+        draft.wait("MachinesDieYoung", f"{words} {speed.joins_failed} in a row failed early")
     else:
-        words = f"{some(rest)} to be made wait for {coming} on the way to a VM: {speed.window} at a time so far"
+        words = f"{some(rest)} to be created wait for {coming} to get a VM: {speed.window} at a time for now"
         draft.wait("SlowStart", words)

@@ -168,7 +168,8 @@ class Draft:
         self.leaving += len(chosen)
         if (rest := len(names) - len(chosen)) and self.leaving >= LEAVING:
             words = (
-                f"{some(self.leaving)} on the way out, the most at once; {some(rest)} more to delete when some are gone"
+                f"{some(self.leaving)} being deleted, the maximum at a time; {some(rest)} more to delete when some "
+                "are gone"
             )
             self.wait("MachinesLeaving", words)
         if chosen:

@@ -83,8 +83,8 @@ class TagRules:
                 what = "removed" if key not in has else "added" if key not in had else "changed"
                 if had.get(key) != has.get(key):
                     yield (
-                        f"the tag {key} may not be {what}: by it the cluster's tools know whose the machine is; "
-                        f"keep {' and '.join(sorted(had))} in one of the tag fields, or make a new class"
+                        f"the tag {key} may not be {what}: the cluster's tools find the machine's owner by it; keep "
+                        f"{' and '.join(sorted(had))} in one of the tag fields, or create a new class"
                     )
 
     def mistakes(self, tags: Tags) -> Iterator[str]:
@@ -190,7 +190,9 @@ class ProviderSpec(Manifest):
         """
         scope = "/".join(cls._part(spec, name) for name in cls.SCOPE)
         if len(scope) > NAME_MOST:
-            raise UnknownScope(f"providerSpec.{' and '.join(cls.SCOPE)}: {len(scope)} characters name no place")
+            raise UnknownScope(
+                f"providerSpec.{' and '.join(cls.SCOPE)}: {len(scope)} characters are too long to name a place"
+            )
         return scope
 
     @classmethod
@@ -198,10 +200,10 @@ class ProviderSpec(Manifest):
         names = (name, *(own for own, info in cls.model_fields.items() if info.alias == name))
         value = next((spec[n] for n in names if n in spec), None)
         if not isinstance(value, str) or not value or "/" in value:
-            wrong = "is missing" if value is None else "is no name, or has a slash in it"
+            wrong = "is missing" if value is None else "is not a name, or contains a slash"
             raise UnknownScope(
-                f"providerSpec.{name} {wrong}: without it nobody knows where its machines are, so they could be "
-                "neither watched nor swept"
+                f"providerSpec.{name} {wrong}: it says where the machines are, and without it they can be neither "
+                "watched nor swept"
             )
         return value
 

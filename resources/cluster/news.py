@@ -39,7 +39,7 @@ class Reachability(Value):
     def words(self) -> str:
         if self.reachable:
             return "answers"
-        return f"answers, and refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
+        return f"answers, but refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
 
 
 class CloudReachability(Reachability):
@@ -72,6 +72,6 @@ class ClusterNews(Value):
     def trouble(self, classes: Iterable[str]) -> str:
         """Why machines of these classes cannot be seen; "" if they can."""
         if self.silent is None:
-            return "" if self.reachable else self.message or "it cannot be seen"
+            return "" if self.reachable else self.message or "it cannot be reached"
         found = [self.silent[name] for name in ("", *sorted(classes)) if name in self.silent]
         return "; ".join(dict.fromkeys(found))

@@ -24,14 +24,16 @@ class ObjectMeta(Manifest):
     @classmethod
     def dns_name(cls, value: str) -> str:
         if not is_name(value):
-            raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
+            raise ValueError(f"{value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'")
         return value
 
     @field_validator("annotations")
     @classmethod
     def cluster(cls, value: dict[str, str]) -> dict[str, str]:
         if len(value.get(CLUSTER_ANNOTATION, "")) > NAME_MOST:
-            raise ValueError(f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are no cluster's name")
+            raise ValueError(
+                f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are too long for a cluster's name"
+            )
         return value
 
 
@@ -62,7 +64,7 @@ class TemplateSpec(Manifest):
 
 
 class NodeTemplate(Manifest):
-    """Labels, annotations and taints that the machine's Node shall carry."""
+    """Labels, annotations and taints that the machine's Node gets."""
 
     metadata: TemplateMeta = Field(default_factory=TemplateMeta)
     spec: TemplateSpec = Field(default_factory=TemplateSpec)
@@ -85,8 +87,8 @@ def check_hook_name(value: str) -> str:
     """The name, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 256 or not _HOOK_NAME.fullmatch(value):
         raise ValueError(
-            f"{value[:300]!r} is no hook's name: 3 to 256 characters, words in CamelCase, perhaps after a DNS name and "
-            "a slash; write it like EtcdQuorumOperator or example.com/EtcdQuorumOperator"
+            f"{value[:300]!r} is not a hook's name: 3 to 256 characters, words in CamelCase, optionally after a DNS "
+            "name and a slash; write it like EtcdQuorumOperator or example.com/EtcdQuorumOperator"
         )
     return value
 
@@ -95,38 +97,39 @@ def check_hook_owner(value: str) -> str:
     """The owner, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 512 or not value.isprintable() or value != value.strip():
         raise ValueError(
-            f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; "
-            "write it like clusteroperator/etcd or alice@example.com"
+            f"{value[:300]!r} is not a hook's owner: 3 to 512 characters in one line that say whom to ask about the "
+            "hook; write it like clusteroperator/etcd or alice@example.com"
         )
     return value
 
 
 class Hook(Manifest):
-    """Something that must be done before the machine goes on to its end; whoever did it removes the hook."""
+    """Something that must be done before the machine's deletion continues; whoever has done it removes the hook."""
 
     name: Key
     """Unique among the machine's hooks of the kind: EtcdQuorumOperator, example.com/EtcdQuorumOperator."""
     owner: Key
-    """Who removes it and can be asked: a controller (clusteroperator/etcd) or a person."""
+    """Who removes the hook and can be asked about it: a controller (clusteroperator/etcd) or a person."""
 
     _name = field_validator("name")(check_hook_name)
     _owner = field_validator("owner")(check_hook_owner)
 
 
 class LifecycleHooks(Manifest):
-    """What holds a machine on its way to the end, until all of them are removed (OpenShift's fields and rules)."""
+    """What holds up a machine's deletion until all hooks are removed (OpenShift's fields and rules)."""
 
     pre_drain: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
-    """These hold the drain, also that of a machine that Failed. A machine without a Node has none, and is not held."""
+    """These hold up the drain, also the drain of a Failed machine. A machine without a Node has no drain, and is not
+    held up."""
     pre_terminate: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
-    """These hold the deletion of the VM, after the drain."""
+    """These hold up the deletion of the VM, after the drain."""
 
     @field_validator("pre_drain", "pre_terminate")
     @classmethod
     def keyed_by_name(cls, value: list[Hook]) -> list[Hook]:
         names = [h.name for h in value]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"{', '.join(twice)}: given more than once; a name is one hook of one owner")
+            raise ValueError(f"{', '.join(twice)}: given more than once; the name of a hook must be unique")
         return value
 
     def of(self, kind: HookKind) -> list[Hook]:
@@ -141,19 +144,20 @@ class MachineSpec(Manifest):
     node_template: NodeTemplate = Field(default_factory=NodeTemplate)
     provider_id: Key | None = Field(default=None, alias="providerID")
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
-    """From the machine's creation: not Running by then, it is Failed."""
+    """A machine that is not Running within this time after its creation is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
-    """How long it may be unhealthy (Unknown). Only as long a time of health in one piece sets it back."""
+    """How long the machine may be unhealthy (Unknown) in total before it is Failed. Only an uninterrupted healthy time
+    of the same length resets the total."""
     disable_health_timeout: bool = False
-    """Unknown for ever rather than Failed (Gardener's field)."""
+    """An unhealthy machine stays Unknown and is never Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
-    """From the deletion: what is not evicted by then is deleted with no grace."""
+    """Pods that are not evicted within this time after the deletion began are deleted without a grace period."""
     machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0))
-    """How long it is kept when it is preserved (seed 003). A change counts for a later preservation."""
+    """How long the machine is kept when it is preserved (seed 003). A change applies to later preservations only."""
     node_conditions: list[Name] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
-    """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
+    """Conditions of the Node that must be False for the machine to count as healthy, besides Ready = True."""
     lifecycle_hooks: LifecycleHooks = Field(default_factory=LifecycleHooks)
-    """What holds the machine's drain or its VM's deletion; see docs/hooks.md."""
+    """What holds up the machine's drain or its VM's deletion; see docs/hooks.md."""
 
     @field_validator("node_conditions", mode="before")
     @classmethod
@@ -194,12 +198,14 @@ class Machine(Manifest):
     @classmethod
     def label(cls, value: ObjectMeta) -> ObjectMeta:
         if not is_label(value.name):
-            raise ValueError(f"name: {len(value.name)} characters; a machine's Node has it as a label, so at most 63")
+            raise ValueError(
+                f"name: {len(value.name)} characters; the name becomes a label of the machine's Node, so at most 63"
+            )
         return value
 
 
 class TemplateMachineSpec(MachineSpec):
-    """As of a Machine, but without a providerID: each machine of the pool gets its own."""
+    """As in a Machine, but without a providerID: each machine of the pool gets its own."""
 
     class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
 
@@ -207,13 +213,15 @@ class TemplateMachineSpec(MachineSpec):
     @classmethod
     def no_provider_id(cls, value: str | None) -> None:
         if value is not None:
-            raise ValueError("a pool makes its own VMs; leave it out, or take one that exists with `hostler adopt`")
+            raise ValueError(
+                "a pool creates its own VMs; leave it out, or take over an existing VM with `hostler adopt`"
+            )
 
 
 class MachineTemplate(Manifest):
-    """What each machine of the pool is made from."""
+    """What each machine of the pool is created from."""
 
     metadata: TemplateMeta = Field(default_factory=TemplateMeta)
-    """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) says which
-    machines are deleted first: those with the lowest."""
+    """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) decides
+    which machines are deleted first: those with the lowest value."""
     spec: TemplateMachineSpec

@@ -48,7 +48,8 @@ def concurrency_of(annotations: Mapping[str, str]) -> int:
     text = annotations.get(UPDATE_CONCURRENCY_ANNOTATION, str(UPDATE_CONCURRENCY))
     if not (len(text) <= 6 and text.isascii() and text.isdigit() and int(text) >= 1):
         raise ValueError(
-            f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {cut(text, 100)!r} is no number of machines; write 1 or more"
+            f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {cut(text, 100)!r} is not a number of machines; write 1 or "
+            "more"
         )
     return int(text)
 

@@ -62,7 +62,7 @@ class LabelSelectorRequirement(Manifest):
 
 
 class LabelSelector(Manifest):
-    """Must match the template's labels. Which machines are the pool's is not asked of labels: it made them."""
+    """Must match the template's labels. A pool does not find its machines by labels: it knows those that it created."""
 
     match_labels: Labels = Field(default_factory=dict)
     match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
@@ -73,45 +73,45 @@ class LabelSelector(Manifest):
 
 class RollingUpdate(Manifest):
     max_surge: Amount = 1
-    """VMs above the replicas, at most; count or percentage, rounded up."""
+    """The maximum number of VMs above the replicas; count or percentage, rounded up."""
     max_unavailable: Amount = 1
-    """Machines below the replicas that may be unavailable for a rollout; count or percentage, rounded down. Where this
-    and maxSurge come to 0, it is 1."""
+    """The maximum number of machines below the replicas that may be unavailable during a rollout; count or percentage,
+    rounded down. If this and maxSurge both come to 0, it is 1."""
     pause_after: Amount | None = None
-    """A canary: so many machines of a new revision, then the rollout stops until `hostler rollout resume`; count or
-    percentage, rounded up."""
+    """A canary: after this number of machines of a new revision the rollout stops until `hostler rollout resume`; count
+    or percentage, rounded up."""
 
     @field_validator("max_unavailable", "pause_after")
     @classmethod
     def a_part(cls, value: int | str | None) -> int | str | None:
         if value is not None and (percent_of(value) or 0) > 100:
-            raise ValueError(f"{value} of the replicas is more than all; write 100% or less")
+            raise ValueError(f"{value} is more than all replicas; write 100% or less")
         return value
 
     @field_validator("pause_after")
     @classmethod
     def at_least_one(cls, value: int | str | None) -> int | str | None:
         if value in (0, "0%"):
-            raise ValueError("after no machine there is nothing to look at; write 1 or more, or `paused: true`")
+            raise ValueError("without a new machine there is nothing to check; write 1 or more, or `paused: true`")
         return value
 
 
 class Strategy(Manifest):
     type: Literal["RollingUpdate", "OnDelete"] = "RollingUpdate"
-    """RollingUpdate replaces machines by itself; OnDelete makes a new one for each old one that somebody deletes."""
+    """RollingUpdate replaces machines on its own; OnDelete creates a new one for each old one that somebody deletes."""
     rolling_update: RollingUpdate | None = None
 
     @field_validator("type", mode="before")
     @classmethod
     def known(cls, value: Any) -> Any:
         if value not in ("RollingUpdate", "OnDelete"):
-            raise ValueError("not a strategy that there is; write RollingUpdate or OnDelete")
+            raise ValueError("not a known strategy; write RollingUpdate or OnDelete")
         return value
 
     @model_validator(mode="after")
     def fits(self) -> Strategy:
         if self.type == "OnDelete" and self.rolling_update is not None:
-            raise ValueError("rollingUpdate has no meaning for OnDelete; leave it out, or set type to RollingUpdate")
+            raise ValueError("rollingUpdate does not apply to OnDelete; leave it out, or set type to RollingUpdate")
         return self
 
     @property
@@ -123,40 +123,42 @@ class Strategy(Manifest):
 
 
 class Repair(Manifest):
-    """How machines that were Running and are not healthy any more are replaced."""
+    """How machines that were Running and are no longer healthy are replaced."""
 
     max_concurrent: Amount = 1
-    """So many at the same time; count or percentage, rounded up, at least 1. With 0 none is replaced."""
+    """The maximum number of repairs at the same time; count or percentage, rounded up, at least 1. With 0 none is
+    replaced."""
     pause_above_unhealthy: Amount = "40%"
-    """Are more unhealthy than this, nothing is replaced: then it is the network or the cluster, not a machine. Count,
-    or percentage of the replicas, rounded down; a percentage never comes to less than 2 machines."""
+    """If more machines than this are unhealthy, nothing is replaced: the cause is then the network or the cluster, not
+    a machine. Count, or percentage of the replicas, rounded down; a percentage never comes to less than 2 machines."""
 
 
 class MachineDeploymentSpec(Manifest):
     replicas: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=5000)
-    """How many machines there shall be."""
+    """How many machines the pool should have."""
     selector: Annotated[LabelSelector | None, Effect.POOL] = None
     template: Annotated[MachineTemplate, Effect.HOT]
     strategy: Annotated[Strategy, Effect.POOL] = Field(default_factory=Strategy)
-    """How machines come to a new revision."""
+    """How machines are replaced by those of a new revision."""
     min_ready_seconds: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=LONGEST_SECONDS)
-    """A machine counts as available when it has been Running for so long."""
+    """A machine counts as available when it has been Running for this long."""
     revision_history_limit: Annotated[Count, Effect.POOL] = Field(default=10, ge=0)
-    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most, and as many as
-    have 256 KiB."""
+    """How many revisions without a machine are kept, to go back to with `hostler rollout undo`; at most 50, and no more
+    than fit into 256 KiB."""
     paused: Annotated[bool, Effect.POOL] = False
-    """No rollout begins or goes on. Replicas are kept up and machines that fail are replaced all the same."""
+    """No rollout begins or continues. The number of replicas is still kept up, and machines that fail are still
+    replaced."""
     progress_deadline_seconds: Annotated[Count | None, Effect.POOL] = Field(default=None, gt=0, le=LONGEST_SECONDS)
-    """A rollout whose new machines bring no progress for so long stops, with the old machines kept. Without it, it
-    waits for them for ever."""
+    """A rollout that makes no progress for this long stops; the old machines are kept. Without this field it waits
+    forever."""
     repair: Annotated[Repair, Effect.POOL] = Field(default_factory=Repair)
     auto_preserve_failed_max: Annotated[Count, Effect.POOL] = Field(default=0, ge=0)
-    """Failed machines that are kept for a look by themselves, at most. Gardener's autoPreserveFailedMachineMax is the
-    same."""
+    """The maximum number of Failed machines that are automatically kept for inspection. Gardener's
+    autoPreserveFailedMachineMax means the same."""
     machine_preserve_timeout: Annotated[Duration, Effect.POOL] = Field(default=timedelta(hours=72), gt=timedelta(0))
-    """How long a preserved machine is kept. A change counts for those that are preserved later."""
+    """How long a preserved machine is kept. A change applies to later preservations only."""
     hibernated: Annotated[bool, Effect.POOL] = False
-    """No machines for now, whatever replicas says; set back to false, they come again."""
+    """No machines for now, whatever replicas says; set to false, they are created again."""
 
     @model_validator(mode="before")
     @classmethod
@@ -164,12 +166,14 @@ class MachineDeploymentSpec(Manifest):
         if not isinstance(data, dict):
             return data
         if "rollbackTo" in data:
-            raise ValueError("rollbackTo: a manifest is a state, not a command; use `hostler rollout undo`")
+            raise ValueError("rollbackTo: a manifest describes a state, not a command; use `hostler rollout undo`")
         if "autoPreserveFailedMachineMax" not in data:
             return data
         theirs = data["autoPreserveFailedMachineMax"]
         if data.get("autoPreserveFailedMax", theirs) != theirs:
-            raise ValueError("autoPreserveFailedMax and autoPreserveFailedMachineMax are the same and differ; give one")
+            raise ValueError(
+                "autoPreserveFailedMax and autoPreserveFailedMachineMax mean the same but differ; give one"
+            )
         rest = {k: v for k, v in data.items() if k != "autoPreserveFailedMachineMax"}
         return rest | {"autoPreserveFailedMax": theirs}
 
@@ -196,13 +200,13 @@ class MachineDeploymentSpec(Manifest):
         if deadline is not None and deadline <= self.min_ready_seconds:
             raise ValueError(
                 f"progressDeadlineSeconds ({deadline}) must be more than minReadySeconds ({self.min_ready_seconds}): "
-                "no machine could be available before the rollout is stopped"
+                "otherwise the rollout stops before any machine can be available"
             )
         return self
 
 
 class MachineDeployment(Manifest):
-    """A pool: so many machines of one template, kept up, rolled and repaired."""
+    """A pool: a number of machines from one template, which is kept up, rolled and repaired."""
 
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
     kind: Literal["MachineDeployment"] = "MachineDeployment"
@@ -214,7 +218,7 @@ class MachineDeployment(Manifest):
     def room_for_machines(cls, value: ObjectMeta) -> ObjectMeta:
         if not is_label(value.name) or len(value.name) > NAME_LENGTH:
             raise ValueError(
-                f"name: {len(value.name)} characters; its machines' names are 12 longer and labels of their Nodes, so "
-                f"at most {NAME_LENGTH}"
+                f"name: {len(value.name)} characters; its machines' names are 12 longer and become labels of their "
+                f"Nodes, so at most {NAME_LENGTH}"
             )
         return value

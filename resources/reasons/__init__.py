@@ -37,27 +37,30 @@ __all__ = [
 
 GROUPS: dict[str, Group] = {
     "Creating": Group(
-        "Until there is a VM. The errors from OutOfCapacity to ProviderError also come later: from updates, drains and "
-        "deletions.",
+        "From the start until the VM exists. The errors from OutOfCapacity to ProviderError can also come later, "
+        "from updates, drains and deletions.",
         CREATING,
     ),
-    "Joining": Group("From a VM to a Node that takes work.", JOINING),
-    "Running, Unknown, Failed": Group("A machine that was Running once, and one that has Failed.", LIVING),
+    "Joining": Group("From the new VM to a Node that accepts pods.", JOINING),
+    "Running, Unknown, Failed": Group("A machine that has been Running, and one that has Failed.", LIVING),
     "Preserving": Group(
-        "A machine that is kept for a look, or asked to be: [preservation.md](preservation.md).", PRESERVING
+        "A machine that is kept for inspection, or for which that was requested: [preservation.md](preservation.md).",
+        PRESERVING,
     ),
     "Deleting": Group(
-        "Also the first half of a recreation. A deletion has no deadline: it goes on until everything is gone.", LEAVING
+        "This is also the first half of a recreation. A deletion has no deadline: it continues until everything is "
+        "gone.",
+        LEAVING,
     ),
     "At any time": Group(
-        "Machines in every phase. InternalError, CancelIgnored and Refused also come with classes and clusters, "
-        "APIUnreachable and APIRefused also with clusters.",
+        "Machines in any phase. Classes and clusters can also have InternalError, CancelIgnored and Refused; "
+        "clusters can also have APIUnreachable and APIRefused.",
         ANY_TIME,
     ),
     "Pools": Group(
-        "What a pool's plans do, and what holds them up: `hostler describe pool {pool}`, `hostler rollout status "
-        "{pool}`. Here NAME is the pool, and MACHINE one of its machines. A pool also waits for a cloud's error, from "
-        "OutOfCapacity to ProviderError, with one back-off for all its machines.",
+        "What a pool does, and what it waits for: `hostler describe pool {pool}`, `hostler rollout status {pool}`. "
+        "Here NAME is the pool, and MACHINE one of its machines. A pool also waits after a cloud's error "
+        "(OutOfCapacity to ProviderError), with one back-off for all its machines.",
         POOL_WAITS | POOL_STEPS,
     ),
     "Machine classes": Group("The journal of a class: `hostler describe class CLASS`.", CLASS),
@@ -85,19 +88,20 @@ def filled(text: str, cluster: str, name: str, kind: str = "machine") -> str:
 
 
 def next_step(
-    reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", preserved: bool = False
+    reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", kept: bool = False
 ) -> str:
     """What can be done about a reason of `name`, a machine or a pool as `kind` says, in commands that can be copied.
 
-    `pool`: the machine's, which replaces it when it has Failed, unless it is `preserved`, and not without its VM.
+    `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved now, and not without its
+    VM.
 
     It also has words for an unknown reason: one of a newer worker, or one that somebody signalled by hand.
     """
     known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
     unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."
     do = known.do if known else unknown
-    if preserved and known and Kind.FAILURE in known.kind and reason != "VMGone":
-        do = "Look at the VM, which is kept for it. When you are done: `hostler release {machine}`."
+    if kept and known and Kind.FAILURE in known.kind and reason != "VMGone":
+        do = "Inspect the VM, which is kept for that. When you are done: `hostler release {machine}`."
     elif pool and known and Kind.FAILURE in known.kind:
         do = f"Nothing: pool {pool} replaces it, `hostler describe pool {pool} --cluster {{cluster}}` says when; at "
         do += "once with `hostler delete {machine}`."

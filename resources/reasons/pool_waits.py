@@ -7,168 +7,169 @@ from resources.reasons.reason import Kind, Reason
 POOL_WAITS: dict[str, Reason] = {
     "ClusterPaused": Reason(
         Kind.WAIT,
-        "Somebody has paused the cluster, so the pool does nothing; the message says what it would do.",
+        "Somebody has paused the cluster, so the pool does nothing; the message says what it would do otherwise.",
         see=(
-            "`hostler describe cluster {cluster}`; `hostler describe pool {pool}`: the message says what would be done."
+            "`hostler describe cluster {cluster}`; `hostler describe pool {pool}`: the message says what it would "
+            "do otherwise."
         ),
         by_itself=(
-            "Does nothing, however long it lasts. Machines that fail stay Failed; a machine that somebody deletes by "
-            "hand goes. A rollout's progress deadline stands still."
+            "Does nothing, however long the pause lasts. Machines that fail stay Failed; a machine that somebody "
+            "deletes is deleted. A rollout's progress deadline is suspended."
         ),
         do=(
             "`hostler resume cluster {cluster}` when the reason for the pause is over; `hostler describe cluster "
             "{cluster}` says who paused it and why."
         ),
-        worry="When nobody knows why it is paused: machines that fail meanwhile are not replaced.",
+        worry="When nobody knows why it is paused: in the meantime failed machines are not replaced.",
         warning=True,
     ),
     "Unreachable": Reason(
         Kind.WAIT,
-        "The API server or the cloud does not answer, so nothing is chosen or replaced on old news.",
-        see="`hostler describe cluster {cluster}`: what does not answer, and since when.",
+        "The API server or the cloud does not answer, so nothing is chosen or replaced on stale information.",
+        see="`hostler describe cluster {cluster}` shows what does not answer, and since when.",
         by_itself=(
-            "Goes on as soon as it answers. Machines are still made where there are too few; a deletion that has "
-            "begun is followed to its end."
+            "Continues as soon as it answers. In the meantime missing machines are still created, and deletions "
+            "that have begun are completed."
         ),
         do=(
-            "Make it answer again: `hostler describe cluster {cluster}` says which one and since when, `hostler "
-            "doctor` says what fails. Then the pool goes on."
+            "Restore access to it: `hostler describe cluster {cluster}` says what does not answer and since when, "
+            "`hostler doctor` says what fails. Then the pool continues."
         ),
-        worry="At once: nobody knows how the machines are.",
+        worry="Immediately: the state of the machines is not known.",
         warning=True,
     ),
     "TooManyUnhealthy": Reason(
         Kind.WAIT,
         "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
-        see="`hostler get machines --pool {pool}`: which ones, and why; the message has the numbers.",
+        see="`hostler get machines --pool {pool}` shows which ones, and why; the message has the numbers.",
         by_itself=(
-            "Goes on 5 minutes after no more are unhealthy than repair.pauseAboveUnhealthy allows; each one then gets "
-            "a fresh look before it is replaced. Machines whose VM is gone count too."
+            "Continues 5 minutes after the number of unhealthy machines has fallen to what "
+            "repair.pauseAboveUnhealthy allows; then each one gets a fresh look before it is replaced. Machines "
+            "whose VM is gone count too."
         ),
         do=(
-            "Look at the network, the API server and the cloud account first: so many machines rarely fall ill or go "
-            "one by one. `hostler get machines --pool {pool}` lists them; if they are really lost, raise "
+            "Check the network, the API server and the cloud account first: so many machines rarely fail "
+            "independently. `hostler get machines --pool {pool}` lists them; if they are really lost, raise "
             "repair.pauseAboveUnhealthy, or delete them one by one."
         ),
-        worry="At once: so many machines are not serving.",
+        worry="Immediately: many machines are out of service.",
         warning=True,
     ),
     "RepairBudget": Reason(
         Kind.WAIT,
-        "More machines need a repair than repair.maxConcurrent allows at a time.",
-        see="`hostler describe pool {pool}`: the message names the repairs in flight.",
+        "More machines need a repair than repair.maxConcurrent allows at the same time.",
+        see="`hostler describe pool {pool}`: the message names the repairs in progress.",
         by_itself=(
-            "Repairs the longest unhealthy first. A repair lasts from its permit until the VM is gone, drain "
-            "included; if the VM was gone before, until its disks, NICs and Node are gone too."
+            "Repairs the machine first that has been unhealthy for longest. A repair lasts from its permit until "
+            "the VM is gone, including the drain; if the VM was already gone, until its disks, NICs and Node are "
+            "gone too."
         ),
         do=(
-            "Nothing: the next one has its turn when the VM of one before it is gone, which takes minutes. With "
-            "`maxConcurrent: 0` none ever has."
+            "Nothing: the next repair begins when a repair in progress has ended, which takes minutes. With "
+            "`maxConcurrent: 0` none ever begins."
         ),
         worry=(
-            "When the same repairs are in flight for longer than their drainTimeout: look at what each machine waits "
-            "for with `hostler describe machine MACHINE`."
+            "When the same repairs are in progress for longer than their drainTimeout: check what each machine "
+            "waits for with `hostler describe machine MACHINE`."
         ),
     ),
     "RepairsRest": Reason(
         Kind.WAIT,
-        "Too many machines were unhealthy until a moment ago, so no repair begins for 5 minutes.",
+        "Too many machines were unhealthy until recently, so no repair begins for 5 minutes.",
         see=(
-            "`hostler describe pool {pool}`: the message says until when; `hostler get machines --pool {pool}`: which "
-            "are still ill."
+            "`hostler describe pool {pool}`: the message says until when; `hostler get machines --pool {pool}` shows "
+            "which ones are still unhealthy."
         ),
         by_itself=(
-            "Repairs those that are still ill at that time, repair.maxConcurrent at a time, each after a fresh look. "
-            "Another storm starts the 5 minutes again."
+            "Then repairs those that are still unhealthy, repair.maxConcurrent at a time, each after a fresh look. "
+            "If too many become unhealthy again, the 5 minutes start again."
         ),
-        do="Nothing: those that get well within the 5 minutes are left alone, and the others have their turn then.",
+        do="Nothing: machines that recover within the 5 minutes are left alone; the others are repaired after that.",
         worry=(
-            "When it comes again and again: the share of ill machines goes up and down around "
+            "When it keeps happening: the share of unhealthy machines goes up and down around "
             "repair.pauseAboveUnhealthy."
         ),
     ),
     "FailedPreserved": Reason(
         Kind.WAIT,
-        "Machines that Failed are kept for a look and count as replicas, so none is made in their place.",
+        "Failed machines are kept for inspection and count as replicas, so none is created in their place.",
         see="`hostler describe pool {pool}`: the message names them, and how many slots are in use.",
-        by_itself="Ends each preservation at its time: the VM is deleted, and another machine is made.",
+        by_itself="When a preservation expires, deletes the machine and creates another one.",
         do=(
-            "Look at them (`hostler get machines --preserved --pool {pool}`) and let them go with `hostler release "
-            "MACHINE --cluster {cluster}`; each preservation ends at its time. To have more machines meanwhile: "
-            "`hostler scale pool {pool}`."
+            "Inspect them (`hostler get machines --preserved --pool {pool}`), then release them: `hostler release "
+            "MACHINE --cluster {cluster}`. Otherwise each preservation ends when it expires. To have more machines "
+            "in the meantime: `hostler scale pool {pool}`."
         ),
-        worry="When the machines that are left do not carry the work.",
+        worry="When the other machines cannot carry the load.",
     ),
     "SlowStart": Reason(
         Kind.WAIT,
-        "Machines are made one by one first, and more at a time with each that gets its VM.",
+        "Machines are created one by one at first, and more at a time with each that gets its VM.",
         see="`hostler describe pool {pool}`: the message says how many at a time.",
         by_itself=(
-            "Makes 1, then one more with each that gets its VM: 1, 2, 4, up to 100. A failure for capacity, quota, "
-            "rights or the spec sets it back to 1."
+            "Creates 1 at first, and one more at a time with each that gets its VM: 1, 2, 4, up to 100. A failure "
+            "because of capacity, quota, permissions or the spec resets it to 1."
         ),
         do=(
-            "Nothing: it takes seconds for each. After 6 minutes look at those on the way: `hostler describe pool "
-            "{pool}`."
+            "Nothing: it takes seconds for each. After 6 minutes check those that are being created: `hostler "
+            "describe pool {pool}`."
         ),
-        worry="After 6 minutes without a new VM: nobody polls the cloud's queue, or the cloud hangs.",
+        worry="After 6 minutes without a new VM: no worker polls the cloud's queue, or the cloud hangs.",
     ),
     "MachinesNeverJoin": Reason(
         Kind.WAIT,
-        (
-            "Three machines in a row, or one in twenty of a large pool, failed before they were Running, so the next "
-            "ones wait."
-        ),
+        "Three machines in a row, or one in twenty in a large pool, failed before they were Running, so the "
+        "next ones wait.",
         see=(
-            "`hostler describe pool {pool}`: the message says until when it waits, and what the last one said. Its "
+            "`hostler describe pool {pool}`: the message says until when it waits, and why the last one failed. Its "
             "console is in `hostler events machine MACHINE`."
         ),
         by_itself=(
-            "Waits 5 minutes, then twice as long with each window that fails, an hour at most, and then makes one at "
-            "a time until one is Running. No ill machine is given up meanwhile. The failures are forgotten when a "
-            "machine that was made later has been Running for 10 minutes. A new revision starts at once."
+            "Waits 5 minutes, then twice as long after each further failure, an hour at most, and then creates one "
+            "at a time until one is Running. In the meantime no unhealthy machine is replaced. The failures are "
+            "forgotten when a machine that was created later has been Running for 10 minutes. Machines of a new "
+            "revision are created at once."
         ),
         do=(
-            "Find out why they do not join (image, user data, network, who deletes VMs): the message has the last "
-            "words. Correct the class: `hostler apply -f FILE --cluster {cluster}`; once something else is mended: "
-            "`hostler rollout resume {pool}`. Otherwise the pool tries after 5 minutes, later after up to an hour."
+            "Find out why they do not join (image, user data, network, deleted VMs): the message says why the last "
+            "one failed. Correct the class: `hostler apply -f FILE --cluster {cluster}`; if you fixed something "
+            "else: `hostler rollout resume {pool}`. Otherwise the pool tries again after 5 minutes, later up to an "
+            "hour."
         ),
-        worry="At once: three in a row are no accident.",
+        worry="Immediately: three in a row are no coincidence.",
         warning=True,
     ),
     "MachinesDieYoung": Reason(
         Kind.WAIT,
-        (
-            "Three machines in a row, or one in twenty of a large pool, failed before they had been Running for 10 "
-            "minutes, so the next ones are made one at a time."
-        ),
+        "Three machines in a row, or one in twenty in a large pool, failed before they had been Running for 10 "
+        "minutes, so the next ones are created one at a time.",
         see=(
-            "`hostler describe pool {pool}`: the message says until when it waits, or when one will have lasted, and "
-            "what the last one said."
+            "`hostler describe pool {pool}`: the message says until when it waits, or when a machine will have been "
+            "Running long enough, and why the last one failed."
         ),
         by_itself=(
-            "Does the same as for MachinesNeverJoin. Until then the pool is not Ready, even while all its machines "
-            "are there."
+            "Does the same as for MachinesNeverJoin. Until then the pool is not Ready, even if all its machines are "
+            "available."
         ),
         do=(
-            "Find out what kills them (the cloud's audit log, the kubelet's log): the message has the last words. "
-            "Correct the class: `hostler apply -f FILE --cluster {cluster}`; once something else is mended: `hostler "
-            "rollout resume {pool}`. The wait ends when one lasts for 10 minutes."
+            "Find out what kills them (the cloud's audit log, the kubelet's log): the message says why the last one "
+            "failed. Correct the class: `hostler apply -f FILE --cluster {cluster}`; if you fixed something else: "
+            "`hostler rollout resume {pool}`. The wait ends when one has been Running for 10 minutes."
         ),
-        worry="At once: machines that join and then die have taken pods with them.",
+        worry="Immediately: machines that join and then die take pods with them.",
         warning=True,
     ),
     "WaitsForVMsToGo": Reason(
         Kind.WAIT,
-        "The next machines wait until VMs that are being deleted are gone, because these count against the limit.",
-        see="`hostler describe pool {pool}`: how many there are of how many allowed.",
+        "New machines wait until VMs that are being deleted are gone, because these count against the limit.",
+        see="`hostler describe pool {pool}` shows how many VMs there are, and how many are allowed.",
         by_itself=(
-            "Makes the next one as soon as the cloud has confirmed that a VM is gone: there are never more VMs than "
-            "replicas + maxSurge."
+            "Creates the next one as soon as the cloud has confirmed that a VM is gone: there are never more VMs "
+            "than replicas + maxSurge."
         ),
         do=(
-            "Nothing: it takes as long as their drain and the cloud. After 15 minutes find out what holds them: "
-            "`hostler describe pool {pool}` names them."
+            "Nothing: it takes as long as their drains and the cloud's deletion. After 15 minutes find out what "
+            "they wait for: `hostler describe pool {pool}` names them."
         ),
         worry=(
             "When a drain is blocked by a disruption budget (the machine says Draining), or a VM hangs in "
@@ -177,12 +178,12 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "MachinesLeaving": Reason(
         Kind.WAIT,
-        "Machines that the pool does not keep are being drained, or their VMs are not gone yet.",
-        see="`hostler describe pool {pool}`: which, and what each waits for.",
+        "Machines that the pool is removing are being drained, or their VMs are not gone yet.",
+        see="`hostler describe pool {pool}` shows which ones, and what each waits for.",
         by_itself="The wait is over when the cloud has confirmed that each VM is gone; a drain has its drainTimeout.",
         do=(
-            "Nothing, as long as drains take. After 15 minutes find out what holds them: `hostler describe pool "
-            "{pool}` lists them."
+            "Nothing, for as long as drains usually take. After 15 minutes find out what they wait for: `hostler "
+            "describe pool {pool}` lists them."
         ),
         worry=(
             "When a drain is blocked by a disruption budget (the machine says Draining), or a VM hangs in "
@@ -191,117 +192,118 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "NewMachinesNotReady": Reason(
         Kind.WAIT,
-        (
-            "The rollout has made the machines that it may make, and waits until new ones are available before it "
-            "deletes old ones."
-        ),
+        "The rollout has created as many machines as it may, and waits until new ones are available before it "
+        "deletes old ones.",
         see="`hostler rollout status {pool}`, and `hostler describe machine MACHINE` of a new one.",
         by_itself=(
-            "Goes on with each that becomes available. With progressDeadlineSeconds it stops at the time that "
-            "describe shows, and the old machines stay."
+            "Continues with each machine that becomes available. With progressDeadlineSeconds it stops at the time "
+            "that describe shows, and the old machines stay."
         ),
         do=(
-            "Nothing: it takes as long as a machine needs to boot and join, and minReadySeconds. After 15 minutes "
+            "Nothing: it takes as long as a machine needs to boot and join, plus minReadySeconds. After 15 minutes "
             "find out why they are not available: `hostler describe pool {pool}`."
         ),
-        worry="After 15 minutes, or when a new machine waits for another reason than one of *Joining*.",
+        worry="After 15 minutes, or when a new machine waits for a reason other than those under *Joining*.",
     ),
     "NewMachinesFail": Reason(
         Kind.WAIT,
-        (
-            "The rollout waits until new machines are available, and some of them have failed before they had been "
-            "Running for 10 minutes."
-        ),
+        "The rollout waits until new machines are available, and some of them have failed before they had been "
+        "Running for 10 minutes.",
         see=(
-            "`hostler rollout status {pool}`; what the failed ones said: `hostler events pool {pool}`, `hostler "
-            "events machine MACHINE`."
+            "`hostler rollout status {pool}`; why they failed: `hostler events pool {pool}`, `hostler events "
+            "machine MACHINE`."
         ),
         by_itself=(
-            "Goes on when the next one is available. As many may be lost as maxSurge (at least 1; 3 once one has been "
-            "available); then the rollout stops. Machines that are made in their place do not move its progress "
+            "Continues when the next one is available. It may lose as many machines as maxSurge (at least 1; 3 once "
+            "one has been available); then the rollout stops. Replacements for them do not extend its progress "
             "deadline."
         ),
         do=(
-            "Read what the last ones said: `hostler events pool {pool}`. If more than one has failed, correct the "
-            "class and apply it, or go back: `hostler rollout undo {pool}`."
+            "Find out why they failed: `hostler events pool {pool}`. If more than one has failed, correct the class "
+            "and apply it, or go back: `hostler rollout undo {pool}`."
         ),
         worry="When a second one fails.",
         warning=True,
     ),
     "NewMachinesNeverJoin": Reason(
         Kind.WAIT,
-        (
-            "As many new machines as the rollout may lose never joined or did not last; the others are left as they "
-            "are, for their console."
-        ),
+        "The rollout has lost as many new machines as it may, because they never joined or failed soon after; "
+        "the others are kept, so that you can read their consoles.",
         see=(
-            "`hostler rollout status {pool}` names those that are kept; their last words: `hostler events machine "
-            "MACHINE`, their console at the cloud."
+            "`hostler rollout status {pool}` names those that are kept; `hostler events machine MACHINE` and their "
+            "console in the cloud tell why they failed."
         ),
         by_itself=(
-            "Keeps them and deletes no old one. The rollout goes on when a kept machine joins after all; with "
-            "progressDeadlineSeconds it stops when they are over."
+            "Keeps them and deletes no old machine. The rollout continues when a kept machine joins after all; with "
+            "progressDeadlineSeconds it stops when that time is over."
         ),
         do=(
-            "Look at one that is kept. Then correct the class and apply it, or go back: `hostler rollout undo "
-            "{pool}`. To try the same again: `hostler rollout resume {pool}`."
+            "Inspect one of those that are kept. Then correct the class and apply it, or go back: `hostler rollout "
+            "undo {pool}`. To try the same revision again: `hostler rollout resume {pool}`."
         ),
-        worry="At once: the new revision does not seem to work.",
+        worry="Immediately: the new revision does not seem to work.",
         warning=True,
     ),
     "ProgressDeadlineExceeded": Reason(
         Kind.WAIT,
         "The rollout has stopped: no new machine became available within progressDeadlineSeconds.",
-        see="`hostler rollout status {pool}`: which ones are not available; `hostler describe machine MACHINE`: why.",
+        see=(
+            "`hostler rollout status {pool}` shows which ones are not available; `hostler describe machine MACHINE` "
+            "shows why."
+        ),
         by_itself=(
-            "The old machines stay and lose the rollout's marks; replicas are kept up. The rollout goes on when a "
-            "late machine becomes available after all."
+            "The old machines stay and lose the rollout's marks; the number of replicas is kept up. The rollout "
+            "continues when a late machine becomes available after all."
         ),
         do=(
             "Find out why: `hostler describe pool {pool}`. Then correct the class and apply it, or go back: `hostler "
             "rollout undo {pool}`. `hostler rollout resume {pool}` gives the rollout the same time again."
         ),
-        worry="At once: a person must decide.",
+        worry="Immediately: a person must decide.",
         warning=True,
     ),
     "Canary": Reason(
         Kind.WAIT,
-        "As many new machines as strategy.rollingUpdate.pauseAfter are there, and a person must look at them.",
+        "The rollout has created the number of new machines in strategy.rollingUpdate.pauseAfter, and waits for a "
+        "person to check them.",
         see=(
             "`hostler rollout status {pool}`; the new ones are those of the newest revision in `hostler describe pool "
             "{pool}`."
         ),
-        by_itself="Does nothing, however long it lasts. The progress deadline stands still.",
-        do="If they are well: `hostler rollout resume {pool}`. If not: `hostler rollout undo {pool}`.",
-        worry="When nobody feels responsible: the pool stays mixed.",
+        by_itself="Does nothing, however long it lasts. The progress deadline is suspended.",
+        do="If they are healthy: `hostler rollout resume {pool}`. If not: `hostler rollout undo {pool}`.",
+        worry="When nobody takes care of it: the pool keeps machines of both revisions.",
     ),
     "RolloutPaused": Reason(
         Kind.WAIT,
-        "The rollout is paused, by a person or by `paused` in the manifest; replicas are kept up all the same.",
-        see="`hostler describe pool {pool}`: who paused it, or that the manifest does.",
+        "The rollout is paused, by a person or by `paused` in the manifest; the number of replicas is still kept up.",
+        see="`hostler describe pool {pool}` shows who paused it, or that the manifest does.",
         by_itself=(
-            "Keeps replicas up with the newest revision; machines that fail are replaced or preserved. The progress "
-            "deadline starts again when the rollout goes on."
+            "Keeps up the number of replicas with the newest revision; machines that fail are replaced or "
+            "preserved. The progress deadline starts again when the rollout is resumed."
         ),
-        do="`hostler rollout resume {pool}`; where the manifest says `paused: true`, take it out and apply it.",
+        do="`hostler rollout resume {pool}`; if the manifest says `paused: true`, remove that and apply it.",
         worry="When nobody knows why it is paused.",
     ),
     "RolloutAborted": Reason(
         Kind.WAIT,
-        "The rollout was aborted: what is replaced stays replaced, the other old machines stay.",
-        see="`hostler rollout history {pool}` and `hostler describe pool {pool}`: who aborted it and why.",
+        "The rollout was aborted: replaced machines stay replaced, the remaining old machines stay.",
+        see="`hostler rollout history {pool}` and `hostler describe pool {pool}` show who aborted it and why.",
         by_itself=(
-            "Does nothing: the old machines lose the rollout's marks and stay. New machines are still of the newest "
-            "revision."
+            "Does nothing: the old machines lose the rollout's marks and stay. New machines are still created from "
+            "the newest revision."
         ),
-        do="Go back with `hostler rollout undo {pool}`, or go on after all: `hostler rollout resume {pool}`.",
-        worry="When it stays so: the pool is mixed, and each machine that fails comes back in the new revision.",
+        do="Go back with `hostler rollout undo {pool}`, or continue after all: `hostler rollout resume {pool}`.",
+        worry=(
+            "When it lasts: the pool has machines of both revisions, and each machine that fails is replaced by one "
+            "of the new revision."
+        ),
     ),
     "OnDelete": Reason(
         Kind.WAIT,
         "Machines of older revisions stay until somebody deletes them, because the strategy is OnDelete.",
-        see="`hostler describe pool {pool}`: how many are left of each revision.",
-        by_itself="Makes one of the newest revision for each that is deleted, once its VM is gone.",
+        see="`hostler describe pool {pool}` shows how many are left of each revision.",
+        by_itself="Creates one of the newest revision for each that is deleted, once its VM is gone.",
         do=(
             "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --pool "
             "{pool}` lists all."
@@ -310,51 +312,50 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "MemberLost": Reason(
         Kind.WAIT,
-        "Somebody ended the workflow of a machine from outside; its VM may live, so it counts and is not replaced.",
-        see="`hostler describe pool {pool}`: which ones, and how they ended; `hostler describe machine MACHINE`.",
+        "Somebody terminated a machine's workflow; its VM may still be running, so the machine counts and is not "
+        "replaced.",
+        see="`hostler describe pool {pool}` shows which ones, and how they ended; `hostler describe machine MACHINE`.",
         by_itself=(
-            "The machine counts as one of the pool and as a VM: nothing takes its place, and a deletion of the pool "
-            "waits for it. A worker of the role watch notices it within a minute and tells the pool, which itself "
-            "looks every 30 minutes. See [A machine of a pool](adopt.md#a-machine-of-a-pool)."
+            "The machine counts as one of the pool's, with a VM: it is not replaced, and a deletion of the pool "
+            "waits for it. A worker with the role watch notices it within a minute and tells the pool; the pool "
+            "itself checks every 30 minutes. See [A machine of a pool](adopt.md#a-machine-of-a-pool)."
         ),
         do=(
             "Adopt it with the command in the message (`hostler describe pool {pool}` shows it): its VM gets a "
-            "workflow again, or, if there is none left, the pool replaces it. Then delete it if it is not wanted, and "
-            "find out who ended it."
+            "workflow again, or, if there is no VM left, the pool replaces the machine. Then delete the machine if "
+            "you do not need it, and find out who terminated its workflow."
         ),
-        worry="At once: nobody looks after its VM.",
+        worry="Immediately: nothing manages its VM.",
         warning=True,
     ),
     "MembersSilent": Reason(
         Kind.WAIT,
-        (
-            "Machines that were there before the pool's workflow have not said yet how they are, and nothing is "
-            "planned until they have."
-        ),
-        see="`hostler describe pool {pool}`; `hostler describe machine MACHINE` of one that is silent.",
-        by_itself="Asks them again every 30 s, and plans when each has answered or is found to be gone.",
+        "Machines that existed before the pool's workflow have not reported their state yet, and the pool plans "
+        "nothing until they have.",
+        see="`hostler describe pool {pool}`; `hostler describe machine MACHINE` for one that has not answered.",
+        by_itself="Asks them again every 30 s, and plans once each has answered or is known to be gone.",
         do=(
-            "Nothing: they are asked every 30 s. After 2 minutes look at the one that the message names, and check "
-            "whether workers poll: `hostler doctor`."
+            "Nothing: they are asked every 30 s. After 2 minutes check the one that the message names, and whether "
+            "workers poll: `hostler doctor`."
         ),
-        worry="After 2 minutes: their workflows do not seem to run.",
+        worry="After 2 minutes: their workflows do not seem to make progress.",
         warning=True,
     ),
     "ClusterSilent": Reason(
         Kind.WAIT,
-        "The pool has not heard yet whether its cluster is paused and can be seen, and plans nothing until it has.",
+        "The pool does not know yet whether its cluster is paused and reachable, and plans nothing until it does.",
         see="`hostler describe cluster {cluster}`.",
-        by_itself="Plans as soon as the cluster has answered, or after 30 s without an answer.",
-        do="Nothing: after 30 s it plans without. If it stays so: `hostler doctor`.",
+        by_itself="Plans as soon as the cluster's workflow has answered, or after 30 s without an answer.",
+        do="Nothing: after 30 s it plans without the answer. If the reason stays: `hostler doctor`.",
         worry="After a minute.",
     ),
     "PoolCallFailed": Reason(
         Kind.WAIT,
-        "The pool could not start or tell machines, or mark Nodes; the message says why.",
-        see="`hostler describe pool {pool}`, and `hostler events pool {pool}` for how often.",
-        by_itself="Tries again at the time that the message gives; nothing is done twice.",
-        do="Nothing: it is tried again at the time that the message gives. If it comes again: `hostler doctor`.",
-        worry="When it comes again and again: Temporal or the API server refuses what the pool asks.",
+        "The pool could not start or signal machines, or could not mark Nodes; the message says why.",
+        see="`hostler describe pool {pool}`; `hostler events pool {pool}` shows how often.",
+        by_itself="Tries again at the time in the message; nothing is done twice.",
+        do="Nothing: it is tried again at the time in the message. If it happens again: `hostler doctor`.",
+        worry="When it keeps happening: Temporal or the API server refuses the pool's requests.",
         warning=True,
     ),
 }

@@ -7,15 +7,12 @@ from resources.reasons.reason import Kind, Reason
 POOL_STEPS: dict[str, Reason] = {
     "ReplicasMissing": Reason(
         Kind.HAPPENING,
-        "Machines were made because there were fewer than replicas.",
+        "Machines were created because there were fewer than replicas.",
     ),
     "ScaledDown": Reason(
         Kind.HAPPENING,
-        (
-            "Machines were deleted because there were more than replicas, or in a rollout more than replicas and "
-            "maxSurge."
-        ),
-        do="Nothing. docs/pools.md says which go first, and how to choose them.",
+        "Machines were deleted because there were more than replicas, or, in a rollout, more than replicas + maxSurge.",
+        do="Nothing. docs/pools.md says which machines go first, and how to choose them.",
     ),
     "MarkedForDeletion": Reason(
         Kind.HAPPENING,
@@ -24,69 +21,67 @@ POOL_STEPS: dict[str, Reason] = {
     "Hibernated": Reason(
         Kind.HAPPENING,
         "Machines were deleted because the pool is hibernated.",
-        do="Nothing: `hostler wake pool {pool}` makes them again.",
+        do="Nothing: `hostler wake pool {pool}` creates machines again.",
     ),
     "PoolDeleted": Reason(
         Kind.HAPPENING,
-        "Machines were deleted because their pool was.",
+        "Machines were deleted because their pool is being deleted.",
         do="Nothing: the pool ends when the last one is gone.",
     ),
     "NeverJoined": Reason(
         Kind.HAPPENING,
-        (
-            "Machines that were never Running were deleted, and are made again: they had no Node within "
-            "creationTimeout, or their VM was gone or stopped before."
-        ),
+        "Machines that were never Running were deleted, and are replaced: they had no Node within "
+        "creationTimeout, or their VM was gone or stopped before that.",
         do=(
-            "Nothing, if it comes once. Otherwise read what the next one says: `hostler describe pool {pool}` names it."
+            "Nothing, if it happens once. Otherwise find out what the next one waits for: `hostler describe pool "
+            "{pool}` names it."
         ),
         warning=True,
     ),
     "NeverCreated": Reason(
         Kind.HAPPENING,
-        "A machine got no VM within its creationTimeout, because the cloud had none to give, and is made again.",
-        do="Nothing. The story has what the cloud said: `hostler events pool {pool}`.",
+        "A machine got no VM within its creationTimeout, because the cloud had no capacity or quota for it, and is "
+        "replaced.",
+        do="Nothing. The events have the cloud's message: `hostler events pool {pool}`.",
     ),
     "Unhealthy": Reason(
         Kind.HAPPENING,
-        "Machines that Failed for their health were deleted once they were drained, and are replaced.",
-        do="Nothing. If it comes again and again, find out what makes them ill: `hostler describe pool {pool}`.",
+        "Machines that Failed because of their health were deleted after their drain, and are replaced.",
+        do="Nothing. If it keeps happening, find out what makes them unhealthy: `hostler describe pool {pool}`.",
         warning=True,
     ),
     "RepairGranted": Reason(
         Kind.HAPPENING,
-        "Machines may be Failed for their health; they are then drained and replaced.",
+        "Machines were permitted to be Failed because of their health; they are then drained and replaced.",
         warning=True,
     ),
     "PreservedOnRequest": Reason(
         Kind.HAPPENING,
-        "Machines that Failed are preserved because somebody asked for it.",
+        "Failed machines are preserved because somebody asked for it.",
         do=(
-            "Look at them: `hostler get machines --preserved --pool {pool}`. When you have seen enough: `hostler "
-            "release MACHINE --cluster {cluster}`."
+            "Inspect them: `hostler get machines --preserved --pool {pool}`. When you are done: `hostler release "
+            "MACHINE --cluster {cluster}`."
         ),
         warning=True,
     ),
     "PreservedInSlot": Reason(
         Kind.HAPPENING,
-        "Machines that Failed are preserved automatically, because fewer than autoPreserveFailedMax were.",
+        "Failed machines are preserved automatically, because fewer than autoPreserveFailedMax were.",
         do=(
-            "Look at them: `hostler get machines --preserved --pool {pool}`. When you have seen enough: `hostler "
-            "release MACHINE --cluster {cluster}`."
+            "Inspect them: `hostler get machines --preserved --pool {pool}`. When you are done: `hostler release "
+            "MACHINE --cluster {cluster}`."
         ),
         warning=True,
     ),
     "SlotsTaken": Reason(
         Kind.HAPPENING,
-        (
-            "The pool's autoPreserveFailedMax was lowered, so machines that were preserved automatically no longer "
-            "are, the oldest first."
-        ),
+        "The pool's autoPreserveFailedMax was lowered, so automatically preserved machines are no longer "
+        "preserved, the oldest first.",
         do="Nothing: they are deleted and replaced.",
     ),
     "RolledOut": Reason(
         Kind.HAPPENING,
-        "A rollout made machines of its revision, as many as maxSurge allows.",
+        "A rollout created machines of its revision, as many as maxSurge allows.",
     ),
     "Replaced": Reason(
         Kind.HAPPENING,
@@ -98,55 +93,54 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "RolloutMarks": Reason(
         Kind.HAPPENING,
-        "Nodes that a rollout will replace got its marks or lost them: PreferNoSchedule, scale-down-disabled.",
+        "A rollout set its marks on the Nodes that it will replace, or removed them: PreferNoSchedule, "
+        "scale-down-disabled.",
     ),
     "Revised": Reason(
         Kind.HAPPENING,
-        "Machines are made from another template or class from now on; the message says how many that replaces.",
+        "From now on machines are created from a changed template or class; the message says how many that replaces.",
         do="Nothing: `hostler rollout status {pool}` follows it.",
     ),
     "TemplateChanged": Reason(
         Kind.HAPPENING,
-        "What may change without a new machine has changed in the template; machines take it and stay.",
+        "The template has changed in fields that need no new machine; the machines apply the change and stay.",
     ),
     "RolloutComplete": Reason(
         Kind.HAPPENING,
-        "All machines are of the newest revision and available, and no VM of an older one is left.",
+        "All machines are of the newest revision and available, and no VM of an older revision is left.",
     ),
     "RolloutSuperseded": Reason(
         Kind.HAPPENING,
-        "A newer revision came before the rollout was complete, and takes its place.",
+        "A newer revision came before the rollout was complete, and its rollout takes over.",
         do="Nothing: `hostler rollout status {pool}` follows the newer one.",
     ),
     "RolloutUndone": Reason(
         Kind.HAPPENING,
-        "Somebody went back to a former revision before the rollout was complete.",
-        do="Nothing: `hostler rollout history {pool}` says who and why.",
+        "Somebody went back to an earlier revision before the rollout was complete.",
+        do="Nothing: `hostler rollout history {pool}` shows who and why.",
     ),
     "RolloutFailed": Reason(
         Kind.HAPPENING,
-        "The rollout can no longer be completed, because its pool was deleted or is to have no machines.",
+        "The rollout can no longer be completed, because its pool was deleted or has no replicas now.",
         warning=True,
     ),
     "MemberFound": Reason(
         Kind.HAPPENING,
-        "A machine of the pool was there before the pool's workflow, and belongs to it.",
-        do="Nothing. Find out who ended the pool's former workflow from outside.",
+        "A machine that existed before the pool's workflow belongs to the pool again.",
+        do="Nothing. Find out who terminated the pool's earlier workflow.",
         warning=True,
     ),
     "Reset": Reason(
         Kind.HAPPENING,
-        (
-            "Somebody has reset the pool's workflow; the machines that it has made since then are looked for and "
-            "taken in."
-        ),
-        do="Nothing: the pool makes no machine until each that was found has said how it is.",
+        "Somebody has reset the pool's workflow; the machines that it has created since then are searched for "
+        "and taken over.",
+        do="Nothing: the pool creates no machine until each that was found has reported its state.",
         warning=True,
     ),
     "PoolSilent": Reason(
         Kind.HAPPENING,
-        "A rollout's story had to pass on a pause, resume or abort, and could not tell its pool.",
-        do="Ask the pool itself: `hostler rollout status {pool}` says whether it is there.",
+        "A rollout's workflow was asked for a pause, resume or abort, and could not tell its pool.",
+        do="Ask the pool itself: `hostler rollout status {pool}` shows whether the pool has taken it.",
         warning=True,
     ),
 }

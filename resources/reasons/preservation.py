@@ -7,32 +7,32 @@ from resources.reasons.reason import Kind, Reason
 PRESERVING: dict[str, Reason] = {
     "Preserved": Reason(
         Kind.WAIT,
-        (
-            "The machine is kept for a look until the time that is shown; until then only a person's request, a "
-            "rollout that is not held, hibernation or fewer replicas delete it."
-        ),
+        "The machine is kept for inspection until the time that is shown; before that, it is deleted only by a "
+        "user's request, a rollout that is not paused, hibernation or a scale-down.",
         see=(
-            "`hostler describe {machine}`: *Preserved*; the column of `hostler get machines` says Running:Preserved "
-            "or Failed:Preserved."
+            "`hostler describe {machine}`: *Preserved*; `hostler get machines` shows Running:Preserved or "
+            "Failed:Preserved."
         ),
         by_itself=(
-            "At its time a Running machine is like any other again, and the VM of a Failed one is deleted. A Failed "
-            "machine that is well again is Running:Preserved until then."
+            "When the time is over, a Running machine is like any other again, and the VM of a Failed one is "
+            "deleted. A Failed machine that becomes healthy again is Running:Preserved until then."
         ),
         do=(
-            "Look at the VM; nothing else needs to be done. To end it sooner: `hostler release {machine}`; to keep it "
-            "longer: `hostler extend {machine} --for 8h`."
+            "Inspect the VM; nothing else needs to be done. To end it sooner: `hostler release {machine}`; to keep "
+            "it longer: `hostler extend {machine} --for 8h`."
         ),
-        worry="Not at all; PreservationEnds says so an hour before.",
+        worry="Never; PreservationEnds gives an hour's warning.",
     ),
     "PreserveUndecided": Reason(
         Kind.WAIT,
-        "The machine Failed and is drained, and its pool has not said yet whether it is preserved or deleted.",
+        "The machine is Failed and drained, and its pool has not decided yet whether to preserve or delete it.",
         see="`hostler describe {machine}`: the message says what was asked for.",
-        by_itself="The pool preserves the machine or deletes it; while no worker runs the pool's workflow, it stays.",
+        by_itself=(
+            "The pool preserves the machine or deletes it; the machine stays while no worker runs the pool's workflow."
+        ),
         do=(
-            "Nothing: the pool answers in seconds. After a minute find out what it waits for: `hostler get pools "
-            "--cluster {cluster}`."
+            "Nothing: the pool answers in seconds. After a minute find out what the pool waits for: `hostler get "
+            "pools --cluster {cluster}`."
         ),
         worry="After a minute.",
     ),
@@ -40,79 +40,69 @@ PRESERVING: dict[str, Reason] = {
         Kind.WAIT,
         "Preservation was asked for with `now`, and the machine is neither Running nor Failed.",
         see="`hostler describe {machine}`: *To be preserved*.",
-        by_itself="It begins when the machine is Running or Failed.",
+        by_itself="Preserves the machine when it is Running or Failed.",
         do=(
-            "Nothing: it begins when the machine is Running or Failed. `hostler describe {machine}` says what that "
-            "waits for."
+            "Nothing: the machine is preserved when it is Running or Failed. `hostler describe {machine}` says what "
+            "it waits for."
         ),
-        worry="Not at all.",
+        worry="Never.",
     ),
     "PreserveGranted": Reason(
         Kind.HAPPENING,
-        "The pool has said that the Failed machine is preserved.",
+        "The pool has decided to preserve the Failed machine.",
     ),
     "RepairRefused": Reason(
         Kind.HAPPENING,
-        (
-            "A Failed machine was to be deleted, and is not: by then somebody had asked for its preservation, or it "
-            "was adopted and is no longer Failed."
-        ),
+        "A Failed machine was going to be deleted, and is not: in the meantime somebody asked for its "
+        "preservation, or it was adopted and is no longer Failed.",
     ),
     "PreserveUnreadable": Reason(
         Kind.HAPPENING,
-        (
-            "The annotation node.machine.sapcloud.io/preserve on the Node has a value that means nothing; the one "
-            "before counts."
-        ),
+        "The annotation node.machine.sapcloud.io/preserve on the Node has an invalid value; the previous value "
+        "still counts.",
         do=(
             "Write now, when-failed or false: `kubectl annotate --overwrite node NODE "
-            "node.machine.sapcloud.io/preserve=when-failed`. Do not remove it: that ends a preservation, and a Failed "
-            "machine is deleted then."
+            "node.machine.sapcloud.io/preserve=when-failed`. Do not remove it: that ends the preservation, and a "
+            "Failed machine is then deleted."
         ),
         warning=True,
     ),
     "PreserveNode": Reason(
         Kind.HAPPENING,
-        (
-            "The Node of a preserved machine could not be written, so cluster-autoscaler may not know yet that it is "
-            "kept, or that it is no longer kept."
-        ),
+        "Hostler could not write to the Node of a preserved machine, so cluster-autoscaler may not know yet "
+        "that the machine is kept, or no longer kept.",
         do=(
-            "Nothing: it is tried again. The message has the error; if it stays, check whether the API server lets "
-            "Hostler write Nodes: `hostler doctor`."
+            "Nothing: it is tried again. The message has the error; if it does not go away, check whether the API "
+            "server lets Hostler write to Nodes: `hostler doctor`."
         ),
         warning=True,
     ),
     "PreservationEnds": Reason(
         Kind.HAPPENING,
-        "The machine is preserved for one more hour at most.",
+        "The preservation ends within an hour.",
         do="Nothing, if you are done. To keep it longer: `hostler extend {machine} --for 8h`.",
         warning=True,
     ),
     "PreservationMoved": Reason(
         Kind.HAPPENING,
-        "Somebody has moved the time at which the preservation ends.",
+        "Somebody has changed the time at which the preservation ends.",
     ),
     "PreserveExpired": Reason(
         Kind.HAPPENING,
-        "The time of a preservation, or of a request for one, has passed.",
+        "A preservation, or a request for one, has expired.",
     ),
     "Released": Reason(
         Kind.HAPPENING,
-        (
-            "The preservation was ended: by hostler release, by the annotation false, or because the annotation that "
-            "asked for it was removed."
-        ),
+        "The preservation was ended by `hostler release`, by the annotation `false`, or by the removal of the "
+        "annotation that asked for it.",
     ),
     "SlotTaken": Reason(
         Kind.HAPPENING,
-        "The pool's autoPreserveFailedMax was lowered; this machine, which nobody had asked to keep, is deleted.",
+        "The pool's autoPreserveFailedMax was lowered; this machine, which was preserved automatically, is deleted.",
     ),
     "PreserveCarried": Reason(
         Kind.HAPPENING,
-        (
-            "A new Node object of the machine came without the annotation preserve that the former one had; the "
-            "request still counts."
-        ),
+        "The machine has a new Node object, without the annotation preserve that the old one had; the request "
+        "still counts.",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TIMES: dict[str, str] = {
     "creation": "Failed, if not Running",
-    "health": "Failed, if two looks agree",
+    "health": "Failed, if two fresh looks agree",
     "drain": "Drained by force",
     "confirm": "Next fresh look",
     "look": "First look at the VM",
@@ -12,11 +12,11 @@ TIMES: dict[str, str] = {
     "retry": "Next try",
     "update": "Next try of the hot update",
     "preserve": "Preserved until",
-    "preserve-warning": "It is said that the preservation ends",
-    "stale": "The stale node is not looked at any longer",
-    "abandon": "Its node is abandoned",
-    "claim": "Next look whether the VM is gone",
-    "protect": "Next try to write what the Node shall carry",
+    "preserve-warning": "Warning that the preservation ends",
+    "stale": "Last look at the stale node",
+    "abandon": "Its Node is abandoned",
+    "claim": "Next check whether the VM is gone",
+    "protect": "Next try to write the Node",
 }
 """The words for each key in status.deadlines; the first three end something, the others only say when to look or try
 again."""

@@ -25,19 +25,20 @@ def adopt(
         typer.Option(
             "-f",
             "--filename",
-            help="Its Machine and MachineClass; default: as its former workflow had them. Repeatable.",
+            help="Its Machine and MachineClass; default: those of its earlier workflow. Repeatable.",
         ),
     ] = None,
     uid: Annotated[
-        str | None, typer.Option("--uid", help="Which VM, where there are several of the name.", show_default=False)
+        str | None,
+        typer.Option("--uid", help="The VM to take over, if there are several with the name.", show_default=False),
     ] = None,
     here: Asking,
 ) -> None:
     """Give a machine that lost its workflow a new one, with the VM that carries its tags.
 
-    For a workflow that somebody terminated: nothing looks after its VM any more. `hostler get orphans` lists such VMs.
-    No VM is made and none is touched; the machine is Running again when its Node is Ready. One of a pool that has no VM
-    any more is replaced by its pool.
+    Use it after somebody has terminated a machine's workflow: nothing manages the VM then. `hostler get orphans` lists
+    such VMs. No VM is created or changed; the machine is Running again when its Node is Ready. If the VM is gone, the
+    machine's pool replaces it.
     """
     machine = one(kind, name)[1]
     manifests = _manifests(files or [])
@@ -57,7 +58,7 @@ def told(adopted: Adopted) -> list[str]:
     notes = [f"{label}: {note}" for note in adopted.notes]
     if vm is None:
         return notes
-    after = f"it looks at its VM and Node now; wait for it: hostler wait machine {adopted.name}"
+    after = f"it checks its VM and Node now; to wait for it: hostler wait machine {adopted.name}"
     return [f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}", *notes, f"{label}: {after}"]
 
 
@@ -72,6 +73,6 @@ def _manifests(files: list[str]) -> list[AnyManifest]:
         warn(warning)
     if loaded.secrets:
         warn(
-            f"{', '.join(f'secret/{s.metadata.name}' for s in loaded.secrets)}: left alone; `hostler apply` sends them"
+            f"{', '.join(f'secret/{s.metadata.name}' for s in loaded.secrets)}: ignored; `hostler apply` sends Secrets"
         )
     return [*loaded.classes, *loaded.machines]

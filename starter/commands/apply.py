@@ -17,16 +17,16 @@ def apply(
         list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, judged by what is there now; send nothing.")
+        bool, typer.Option("--dry-run", help="Show what would happen, compared with what exists now; send nothing.")
     ] = False,
     here: Asking,
 ) -> None:
     """Create or change pools, machines, their classes and Secrets from manifests.
 
-    Everything is judged before anything is sent. Secrets go to the settings' source of secrets, never to Temporal.
-    A changed class is told to every pool and machine that uses it, a few at a time: `hostler describe class NAME` shows
-    how far it is; which pools it rolls is said first. `hostler diff` (or --dry-run) says beforehand what is updated in
-    place, what needs a new VM, and what each pool would do, step by step.
+    Everything is validated before anything is sent. Secrets go to the settings' source of secrets, never to Temporal. A
+    changed class reaches every pool and machine that uses it, a few at a time: `hostler describe class NAME` shows the
+    progress; the pools that it rolls are listed first. `hostler diff` (or --dry-run) shows beforehand what is updated
+    in place, what needs a new VM, and what each pool would do, step by step.
     """
     from starter.commands.files import every, read
     from starter.outlet import warn
@@ -39,7 +39,7 @@ def apply(
         warn(warning)
 
     async def body(client: HostlerClient) -> None:
-        async with Busy("looking at what is there") as busy:
+        async with Busy("comparing with what exists") as busy:
             plan = await client.plan(*every(loaded), cluster=here.cluster)
             if dry_run:
                 changed = {(d.kind, d.name): d.lines() for d in await differences(client, plan)}
@@ -51,7 +51,7 @@ def apply(
             for step in plan.classes:
                 for pool in (p for p in step.pools if p.grave):  # before anything is done: a person may still stop it
                     busy.say(f"machineclass/{step.name} {pool}")
-            busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
+            busy.text = "waiting for a worker's answer; what is not accepted within 5 s is recorded for later"
             async for applied in plan.execute():
                 busy.say(str(applied))
 

@@ -85,7 +85,7 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
     if ALIASES.get(kind.partition("/")[0]) == POOL:
         return [
             ("rolled-out", "all machines are of the newest revision, and available"),
-            ("ready", "as many machines as wanted are available"),
+            ("ready", "as many machines as replicas are available"),
             ("deleted", "it is gone"),
         ]
     return [("deleted", "it is gone"), *((f"phase={p}", "") for p in Phase)]

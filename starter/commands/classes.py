@@ -87,7 +87,7 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
     silent = [c.name for c in found if c.state is None]
     if silent:
-        warn(f"class {', '.join(silent)}: no answer, so left out: nobody polls its task queue (hostler doctor)")
+        warn(f"class {', '.join(silent)}: no answer, so not shown: no worker polls its task queue (hostler doctor)")
     return [class_manifest(c.state) for c in found if c.state is not None]
 
 
@@ -113,7 +113,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
         pairs[4:4] = [
             ("Provider", state.machine_class.provider),
             ("Generation", str(state.generation)),
-            ("Last updated", f"{state.last_updated_generation}: the newest that every user carries"),
+            ("Last updated", f"{state.last_updated_generation}: the newest that all its users have"),
             ("Users", users_words(state.users)),
             ("Pools", "\n".join(pools_of(state.users))),
             ("At a time", f"{state.update_concurrency} (annotation {UPDATE_CONCURRENCY_ANNOTATION})"),
@@ -122,9 +122,9 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
     lines = fields(pairs)
     if found.no_answer:
         why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
+        lines += ["", f"No answer: {why}.", "The above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines + _users(state, now) if state is not None else lines
 
 
@@ -135,7 +135,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
 
     lines = []
     if s.parked:
-        lines += ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
+        lines += ["", f"Parked: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
     rows = [(str(state), reason, str(n)) for state, reason, n in s.states]
     lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
     lines += _under_way(s)
@@ -159,11 +159,11 @@ def _under_way(s: ClassState) -> list[str]:
     untold = len(s.users) - len(newest)
     pairs = [
         ("Being updated", _some(at_it)),
-        ("Told, no word yet", _some(silent)),
+        ("Told, no report yet", _some(silent)),
         ("Not told yet", f"{untold}; {s.update_concurrency} at a time" if untold else ""),
     ]
     shown = fields(pairs, 2)
-    return ["", f"Generation {s.generation} is under way:", *shown] if shown else []
+    return ["", f"Generation {s.generation} is being rolled out:", *shown] if shown else []
 
 
 def _next_try(time: datetime | None, now: datetime) -> str:
@@ -201,5 +201,5 @@ async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str:
     cluster, name = key
     found = await client.classes.describe(name, cluster=cluster)
     if found.state is not None and found.state.users:
-        raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: it would be refused")
+        raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: the deletion would be refused")
     return "deletion (dry run)"

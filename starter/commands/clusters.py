@@ -27,7 +27,10 @@ ClusterArgument = Annotated[
 ClusterNameArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="Default: the settings' own.", show_default=False, autocompletion=candidates.names
+        metavar="NAME",
+        help="Default: the settings' default cluster.",
+        show_default=False,
+        autocompletion=candidates.names,
     ),
 ]
 
@@ -54,14 +57,14 @@ def _asks(intent: str, help: str) -> Callable[..., None]:
 
 pause = _asks(
     "pause",
-    """Stop everything voluntary in a cluster: its pools make, delete and replace no machines until it is resumed.
+    """Stop everything voluntary in a cluster: its pools create, delete and replace no machines until it is resumed.
 
-    Without NAME it is the settings' own cluster. Machines live on; what was begun already is finished, and who deletes
-    a machine or pool is obeyed. Hot updates of classes go on. `get clusters` and `describe cluster` show the pause,
-    each pool says what it would do.
+    Without NAME: the settings' default cluster. Machines keep running; what has already begun is finished, and requests
+    to delete a machine or pool are carried out. Hot updates of classes continue. `get clusters` and `describe cluster`
+    show the pause, and each pool says what it would do otherwise.
     """,
 )
-resume = _asks("resume", "Let a paused cluster go on. Without NAME it is the settings' own.")
+resume = _asks("resume", "Resume a paused cluster. Without NAME: the settings' default cluster.")
 
 
 def _which(here: Session, command: str, kind: str, name: str | None) -> str:
@@ -109,7 +112,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         ("Paused", _pause(state, summary.name) if state else ""),
         ("Pools", str(summary.pools)),
         ("Machines", str(summary.machines)),
-        ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
+        ("In settings", "yes" if summary.configured else "no: the settings do not say how to reach its API"),
         ("Ended", f"{moment(found.ended, now)}{_lost(found)}" if found.ended else ""),
     ]
     if state is not None:
@@ -124,12 +127,12 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
     lines = fields(pairs)
     if found.no_answer:
         why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
+        lines += ["", f"No answer: {why}.", "The above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     if state is not None and state.parked:
         renew = f"Once a fixed worker runs: hostler renew cluster {summary.name}"
-        lines += ["", f"Stands still: {state.parked}", renew]
+        lines += ["", f"Parked: {state.parked}", renew]
     return lines
 
 
@@ -139,16 +142,16 @@ def _lost(found: ClusterDescription) -> str:
         return ""
     s = found.summary
     if s.machines or s.pools:
-        then = "a worker of the role watch begins it again within a minute"
+        then = "a worker with the role watch restarts it within a minute"
     else:
-        then = "its first machine or pool begins it again"
-    return f"\nfrom outside ({found.lost}): {then}; at once: hostler renew cluster {s.name}"
+        then = "its first machine or pool restarts it"
+    return f"\nby somebody ({found.lost}): {then}; at once: hostler renew cluster {s.name}"
 
 
 def _pause(state: ClusterState, cluster: str) -> str:
     from workflows.cluster.words import pause_words
 
-    return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
+    return f"{pause_words(state.pause)}\nto resume: hostler resume cluster {cluster}" if state.pause else ""
 
 
 def _api_reason(news: Reachability | None) -> str:

@@ -24,18 +24,22 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Shorten the drain: pods are deleted, not evicted. Clean-up is never skipped.")
+    bool, typer.Option("--force", help="Delete pods instead of evicting them. The clean-up is never skipped.")
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)]
+ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, for the journal.", show_default=False)]
 TimeoutOption = Annotated[
-    str | None, typer.Option("--timeout", help="With --wait: give up after so long.", show_default="no limit")
+    str | None, typer.Option("--timeout", help="With --wait: give up after this time.", show_default="no limit")
 ]
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="The cluster; default: the settings' own.", autocompletion=candidates.clusters),
+    typer.Option(
+        "--cluster", help="The cluster; default: the settings' default cluster.", autocompletion=candidates.clusters
+    ),
 ]
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="Settings file.", show_default=False)]
-AsOption = Annotated[str | None, typer.Option("--as", help="Who asks, for the journal; default: user@host.")]
+AsOption = Annotated[
+    str | None, typer.Option("--as", help=("Who makes the request, for the journal; default: user@host."))
+]
 MachineArgument = Annotated[
     str,
     typer.Argument(
@@ -69,7 +73,7 @@ SelectorOption = Annotated[
     typer.Option(
         "-l",
         "--selector",
-        help="Those with these labels, as kubectl: pool=demo,zone!=a; 'zone in (a, b)'; gpu; !gpu.",
+        help="Only those with these labels, as in kubectl: pool=demo,zone!=a; 'zone in (a, b)'; gpu; !gpu.",
         show_default=False,
     ),
 ]
@@ -82,7 +86,7 @@ PoolArgument = Annotated[
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All machines of the cluster.")]
-AllClustersOption = Annotated[bool, typer.Option("-A", "--all-clusters", help="Of every cluster.")]
+AllClustersOption = Annotated[bool, typer.Option("-A", "--all-clusters", help="In all clusters.")]
 
 
 @dataclass(frozen=True)
@@ -164,9 +168,9 @@ def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MAC
         words = [SHORT.get(k, k) for k in kinds]
         if known is None and not slash and not given and not spelled:  # most likely the name alone
             spelled = f"; write {' or '.join(f'{w} {word}' for w in words)}"
-        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(words)}{spelled}")
+        raise typer.BadParameter(f"{word!r} is not a kind for this command; it takes {', '.join(words)}{spelled}")
     if not all(given):
-        raise typer.BadParameter(f"{kind!r} names nothing; write {word}/NAME or {word} NAME")
+        raise typer.BadParameter(f"{kind!r} has no name; write {word}/NAME or {word} NAME")
     return known, given
 
 
@@ -181,7 +185,7 @@ def one(kind: str, name: str | None, kinds: Collection[str] = (MACHINE,)) -> tup
 def named(kind: str, names: Sequence[str]) -> list[str]:
     """The names. Raises a usage error where none is given."""
     if not names:
-        raise typer.BadParameter(f"say which: {SHORT.get(kind, kind)} NAME...")
+        raise typer.BadParameter(f"give the names: {SHORT.get(kind, kind)} NAME...")
     return list(names)
 
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 KINDS = (MACHINE, POOL, CLASS, CLUSTER)
 USAGE = {
-    POOL: "of pools: {} pool NAME...",
-    CLASS: "of classes: {} class NAME...",
-    CLUSTER: "of a cluster: {} cluster NAME",
+    POOL: "for pools: {} pool NAME...",
+    CLASS: "for classes: {} class NAME...",
+    CLUSTER: "for a cluster: {} cluster NAME",
 }
 
 
@@ -66,11 +66,14 @@ def delete(
         bool,
         typer.Option(
             "--abandon-node",
-            help="With --force, where the cluster never answers again: once the VM is gone, leave its Node and say so.",
+            help=(
+                "With --force, for a cluster that will never answer again: once the VM is gone, leave its Node "
+                "behind and say so."
+            ),
         ),
     ] = False,
     reason: ReasonOption = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would be deleted; delete none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = False,
     timeout: TimeoutOption = None,
     here: Asking,
@@ -78,18 +81,17 @@ def delete(
     """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
     Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
 
-    `delete class NAME` is refused while machines or pools use the class.
-    `delete cluster NAME` ends the watch of a cluster that has no pools and machines any more; the cluster itself is not
-    touched.
+    `delete class NAME` is refused while machines or pools use the class. `delete cluster NAME` stops watching a cluster
+    that has no pools and machines left; the cluster itself is not touched.
     """
     which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
     how = DeleteOptions(force, abandon_node, reason, dry_run, wait, span(timeout))
     if abandon_node and (not force or which != MACHINE or files):
-        raise typer.BadParameter("--abandon-node: of machines only: delete machine NAME... --force --abandon-node")
+        raise typer.BadParameter("--abandon-node is for machines only: delete machine NAME... --force --abandon-node")
     unfit = files or (which != POOL and (force or wait))
     options = f"{'[--force] [--wait] ' if which == POOL else ''}[--reason TEXT] [--dry-run]"
     if files and which == MACHINE and (given or among.some):
-        raise typer.BadParameter("files (-f), or machines: one of them")
+        raise typer.BadParameter("give either files (-f) or machines")
     chosen = Selection() if files and which == MACHINE else _chosen("delete", which, given, among, unfit, options)
 
     async def body(client: HostlerClient) -> None:
@@ -201,7 +203,7 @@ def renew(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try what stands still."""
+    """Let machines, pools, classes or a cluster's watch continue with the newest code, and retry what is parked."""
     which, given = target(kind, names or [], KINDS)
     chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 

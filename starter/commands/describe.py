@@ -37,9 +37,10 @@ def describe(
     name: NameArgument = None,
     here: Reading,
 ) -> None:
-    """Tell everything of a machine, pool, class or cluster: what it is, what it waits for and why, what happened to it.
+    """Show everything about a machine, pool, class or cluster: what it is, what it waits for and why, and what happened
+    to it.
 
-    Without a worker it says so and tells what Temporal has; of a machine that is gone, what is left of it.
+    Without a worker it says so and shows what Temporal knows; for a machine that is gone, what is left of it.
     """
     which, asked = one(kind, name, (MACHINE, POOL, CLASS, CLUSTER))
 
@@ -67,9 +68,12 @@ def page(found: Description, now: datetime) -> list[str]:
     lines = fields(_head(found, now))
     if found.no_answer:
         why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What follows is what Temporal knows without a worker."]
+        lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
     if found.life.running and found.life.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows where."]
+        lines += [
+            "",
+            f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows the failure.",
+        ]
     if found.result is not None or found.failure:
         lines += _left(found)
     waiting = None
@@ -170,13 +174,13 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
     lines += preserved.section(state, now) if life.running else []
     lines += _hot_update(status.update_trouble, waiting, now) if life.running else []
     if state.parked:
-        lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
+        lines += ["", f"Parked: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
     if (deletion := state.deletion) is not None:
         by = f" by {deletion.requested_by}" if deletion.requested_by else ""
         why = f": {deletion.reason}" if deletion.reason else ""
         lines += [
             "",
-            f"Deletion: asked{by}, {moment(deletion.time, now)}{', with force' if deletion.force else ''}{why}",
+            f"Deletion: requested{by}, {moment(deletion.time, now)}{', with force' if deletion.force else ''}{why}",
         ]
     lines += hook_lines(state, now) if life.running else []
     if status.conditions:
@@ -268,8 +272,8 @@ def _advice(state: MachineState) -> list[str]:
 def _step(state: MachineState, reason: str) -> str:
     from resources.reasons import next_step
 
-    preserved = state.status.preserve.expiry_time is not None
-    return next_step(reason, state.cluster, state.name, pool=state.pool, preserved=preserved)
+    kept = state.status.preserve.expiry_time is not None
+    return next_step(reason, state.cluster, state.name, pool=state.pool, kept=kept)
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
@@ -301,7 +305,7 @@ def _left(found: Description) -> list[str]:
         todo = next_step(reason, summary.cluster, summary.name, pool=summary.pool) if reason else ""
         return [*lines, f"What can be done: {todo}"] if todo else lines
     if not result.kept:
-        return ["", "Nothing is left of it."]
+        return ["", "Nothing is left."]
     return ["", "Kept, because its spec says so:", *(f"  {k}" for k in result.kept)]
 
 
@@ -322,10 +326,12 @@ def events(
     *,
     kind: MachineOrPoolArgument,
     name: NameArgument = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until it is gone, or Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Continue until the machine is gone, or until Ctrl-C.")
+    ] = False,
     here: Reading,
 ) -> None:
-    """Tell the story of a machine or pool: its journal, merged with the histories that Temporal still has, in time
+    """Show the events of a machine or pool: its journal, merged with the histories that Temporal still has, in time
     order."""
     which, asked = one(kind, name, (MACHINE, POOL))
 

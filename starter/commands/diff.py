@@ -24,9 +24,9 @@ def diff(
     ],
     here: Reading,
 ) -> None:
-    """Say what `hostler apply` would change, field by field: a hot update of the VMs that run, or a new VM (pools roll,
-    a single machine is Outdated), or nothing that a VM carries, or refused; which machines and pools a changed class
-    touches; and what a pool would do, step by step.
+    """Show what `hostler apply` would change, field by field: a hot update of running VMs, a new VM (pools roll, a
+    single machine is Outdated), no effect on VMs, or a refusal; which machines and pools a changed class affects; and
+    what a pool would do, step by step.
 
     Exit code 0: no difference; 1: differences; more than 1: an error, as kubectl diff.
     """
@@ -62,7 +62,7 @@ def _show(here: Session, files: list[str]) -> bool:
 
     async def body(client: HostlerClient) -> None:
         nonlocal different
-        async with Busy("looking at what is there") as busy:
+        async with Busy("comparing with what exists") as busy:
             plan = await client.plan(*every(loaded), cluster=here.cluster)
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):

@@ -32,13 +32,13 @@ class ReportForm(StrEnum):
 @command
 def doctor(
     *,
-    form: Annotated[ReportForm, typer.Option("-o", "--output", help="How it is printed.")] = ReportForm.TEXT,
+    form: Annotated[ReportForm, typer.Option("-o", "--output", help="Output format.")] = ReportForm.TEXT,
     here: Reading,
 ) -> None:
-    """Look at everything that the settings imply, and say what is wrong and what to do. Changes nothing.
+    """Check everything that the settings refer to, and say what is wrong and what to do. Changes nothing.
 
-    Settings, Temporal, task queues and their workers, workflows that stand still, clusters (API, rights, watch), the
-    source of secrets, clouds, clocks. Exit code 0: no problem; 1: at least one.
+    It checks settings, Temporal, task queues and their workers, parked workflows, clusters (API, permissions, watch),
+    the source of secrets, clouds and clocks. Exit code 0: no problem; 1: at least one.
     """
     from starter.doctor.findings import Level
 
@@ -57,7 +57,7 @@ async def _examine(here: Session) -> list[Finding]:
     from starter.doctor.examination import examine
     from starter.output import Busy
 
-    async with Busy("looking at everything"):
+    async with Busy("checking everything"):
         return await examine(here.file, here.cluster)
 
 

@@ -23,13 +23,13 @@ def explain(
         ),
     ],
     recursive: Annotated[
-        bool, typer.Option("--recursive", help="All fields below it, without their descriptions.")
+        bool, typer.Option("--recursive", help="List all fields below it, without descriptions.")
     ] = False,
     provider: Annotated[
         str | None,
         typer.Option(
             "--provider",
-            help="Whose providerSpec; needed where there is more than one.",
+            help="The provider whose providerSpec is meant; needed if there are several.",
             show_default=False,
             autocompletion=candidates.providers,
         ),
@@ -37,7 +37,7 @@ def explain(
 ) -> None:
     """Explain the fields of manifests and of the settings file.
 
-    Of a field of a provider spec it says what a change does to a machine that runs: hot, hash, post-start or none.
+    For a field of a provider spec it says what a change does to a running machine: hot, hash, post-start or none.
     """
     from starter.commands import explaining
 

@@ -120,12 +120,12 @@ def fields_of(parent: Field, provider: str) -> Iterator[Field]:
         elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it names the file
             yield _field(parent, name, alias, path, info, provider)
     if top and parent.model is KINDS["Machine"]:
-        yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} Read it; it is never input.")
+        yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} It is output only.")
 
 
 def _provider_spec(info: FieldInfo, provider: str) -> Field:
     if not provider:
-        words = f"Its fields depend on the provider: say --provider and one of {', '.join(sorted(PROVIDERS))}."
+        words = f"Its fields depend on the provider: give --provider with one of {', '.join(sorted(PROVIDERS))}."
         return Field(PROVIDER_SPEC, PROVIDER_SPEC, "Object", None, required=info.is_required(), description=words)
     model = PROVIDERS[provider].spec
     return Field(
@@ -165,7 +165,7 @@ def _kind(word: str) -> str:
     kind = spelled.get(word.lower())
     if kind is None:
         hint = did_you_mean(word, ROOTS)
-        raise NotFound(f"{word!r} is no kind that can be explained; there are {', '.join(sorted(ROOTS))}{hint}")
+        raise NotFound(f"{word!r} is not a kind that can be explained; the kinds are {', '.join(sorted(ROOTS))}{hint}")
     return kind
 
 
@@ -175,7 +175,7 @@ def _within(kind: str, steps: Sequence[str], provider: str | None) -> str:
     known = {name.lower(): name for name in PROVIDERS}
     if provider is None:
         if len(known) > 1 and kind == "MachineClass" and PROVIDER_SPEC in steps:
-            raise Refused(f"whose providerSpec? Say --provider and one of {', '.join(sorted(PROVIDERS))}")
+            raise Refused(f"which providerSpec? Give --provider with one of {', '.join(sorted(PROVIDERS))}")
         return "" if len(known) > 1 else next(iter(PROVIDERS))
     if provider.lower() not in known:
         hint = did_you_mean(provider, PROVIDERS)

@@ -27,7 +27,7 @@ def read(sources: Iterable[str]) -> Loaded:
         whole.secrets += part.secrets
         whole.warnings += part.warnings
     if not (whole.machines or whole.pools or whole.classes or whole.secrets):
-        raise ManifestError(f"{', '.join(given)}: no manifests in it")
+        raise ManifestError(f"{', '.join(given)}: contains no manifests")
     return whole
 
 
@@ -52,4 +52,4 @@ def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
             except OSError as e:
                 raise ManifestError(f"{file}: cannot be read: {e.strerror}") from None
             except UnicodeDecodeError:
-                raise ManifestError(f"{file}: not text in UTF-8") from None
+                raise ManifestError(f"{file}: not UTF-8 text") from None

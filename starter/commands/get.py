@@ -43,22 +43,25 @@ def get(
         ),
     ],
     names: NamesArgument = None,
-    form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on and print what changes, until Ctrl-C.")] = False,
+    form: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.TABLE,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Keep watching and print changes, until Ctrl-C.")
+    ] = False,
     selector: SelectorOption = None,
     pool: Annotated[
         str | None,
         typer.Option(
-            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=candidates.pool_names
+            "--pool",
+            help="machines: only those of this pool.",
+            show_default=False,
+            autocompletion=candidates.pool_names,
         ),
     ] = None,
-    preserved: Annotated[bool, typer.Option("--preserved", help="machines: those that are preserved.")] = False,
+    preserved: Annotated[bool, typer.Option("--preserved", help="machines: only those that are preserved.")] = False,
     all_clusters: AllClustersOption = False,
     files: Annotated[
         list[str] | None,
-        typer.Option(
-            "-f", "--filename", help="orphans: look into the accounts of these MachineClasses too; repeatable."
-        ),
+        typer.Option("-f", "--filename", help="orphans: search the accounts of these MachineClasses too; repeatable."),
     ] = None,
     here: Reading,
 ) -> None:
@@ -66,28 +69,30 @@ def get(
     owns.
 
     Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
-    With -l each machine is asked for its labels, which takes a worker. `-o yaml` prints manifests that
-    `hostler apply -f -` takes back. Orphans are found at the cloud by their owner tags; `hostler adopt` takes one over.
+    With -l each machine is asked for its labels, which needs a worker. `-o yaml` prints manifests that `hostler apply
+    -f -` accepts. Orphans are found in the cloud by their owner tags; `hostler adopt` takes one over.
     """
     which, given = target(kind, names or [], (MACHINE, POOL, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN))
     if watch and form in (Form.JSON, Form.YAML):
-        raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
+        raise typer.BadParameter("-w needs -o table, wide or name")
     if pool is not None and (which != MACHINE or given):
-        raise typer.BadParameter("--pool goes with machines, without names: get machines --pool POOL")
+        raise typer.BadParameter("--pool is only for machines, without names: get machines --pool POOL")
     if preserved and (which != MACHINE or given):
-        raise typer.BadParameter("--preserved goes with machines, without names: get machines --preserved")
+        raise typer.BadParameter("--preserved is only for machines, without names: get machines --preserved")
     if which == ORPHAN:
         from starter.commands.orphans import orphans
 
         if selector is not None or all_clusters or watch:
-            raise typer.BadParameter("of one cluster, looked for once: get orphans [NAME...] [-f FILE] [--cluster C]")
+            raise typer.BadParameter(
+                "orphans are listed for one cluster, and without -w: get orphans [NAME...] [-f FILE] [--cluster C]"
+            )
         here.run(lambda client: orphans(client, given, files or [], form))
         return
     if files:
-        raise typer.BadParameter("-f goes with orphans only: hostler apply takes manifests")
+        raise typer.BadParameter("-f is only for orphans; to apply manifests: hostler apply -f")
     if which == CLUSTER:
         if selector is not None or all_clusters:
-            raise typer.BadParameter("clusters have no labels, and are in no cluster: get clusters [NAME...]")
+            raise typer.BadParameter("clusters cannot be selected with -l or -A: get clusters [NAME...]")
         here.run(lambda client: _clusters(client, given, form, watch))
         return
     if which in (POOL, ROLLOUT):
@@ -95,7 +100,7 @@ def get(
         from starter.commands.rollout_rows import show_rollouts
 
         if selector is not None or (given and all_clusters):
-            raise typer.BadParameter(f"they are chosen by the pool's name: get {kind} [NAME...] [--cluster C], or -A")
+            raise typer.BadParameter(f"select them by the pool's name: get {kind} [NAME...] [--cluster C], or -A")
         if which == POOL:
             here.run(lambda client: pools.listing(client, given, all_clusters, form, watch))
         else:
@@ -105,7 +110,7 @@ def get(
         from starter.commands import classes
 
         if selector is not None or (given and all_clusters):
-            raise typer.BadParameter("classes are chosen by name: get classes [NAME...] [--cluster C], or -A")
+            raise typer.BadParameter("select classes by name: get classes [NAME...] [--cluster C], or -A")
         here.run(lambda client: classes.listing(client, given, all_clusters, form, watch))
         return
     chosen = listing(given, selector, all_clusters)
@@ -167,7 +172,7 @@ async def _summaries(client: HostlerClient, wanted: MachineFilter) -> list[Machi
         life = await client.life(name)
         if not life.running:
             since = f" since {life.closed:%Y-%m-%d %H:%M:%S} UTC" if life.closed else ""
-            raise NotFound(f"machine {name} is gone{since}: hostler describe machine {name} says what is left of it")
+            raise NotFound(f"machine {name} is gone{since}: hostler describe machine {name} shows what is left of it")
         found.append(life.summary)
     return found
 
@@ -204,7 +209,7 @@ async def _machine_manifests(client: HostlerClient, wanted: MachineFilter) -> li
             return None  # gone since it was listed
         manifest = machine_manifest(found.state)
         if found.no_answer:
-            warn(f"machine {m.name}: {found.no_answer}: the spec is what was asked for, the status what was known last")
+            warn(f"machine {m.name}: {found.no_answer}: the spec is what was requested, the status the last known one")
             known = {"phase": m.phase, "providerID": m.provider_id, "nodeName": m.node}
             manifest["status"] = {k: v for k, v in known.items() if v}
         return manifest
@@ -226,7 +231,7 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
     if chosen.all_clusters:
         clusters = sorted(here.settings.clusters)
         if not clusters:
-            raise HostlerError("the settings have no clusters: nothing says where their nodes could be read")
+            raise HostlerError("the settings name no clusters, so nodes cannot be read")
     async with AsyncExitStack() as stack:
         apis = {c: await stack.enter_async_context(connect_cluster(here.settings, c)) for c in clusters}
 
@@ -309,7 +314,9 @@ async def _clusters(client: HostlerClient, names: list[str], form: Form, watch: 
         return [_cluster_row(c) for c in await found()]
 
     columns = CLUSTER_WIDE if form is Form.WIDE else CLUSTER_COLUMNS
-    await print_rows(columns, "PHASE", rows, form, watch, "No clusters found: the settings have none, none is watched.")
+    await print_rows(
+        columns, "PHASE", rows, form, watch, "No clusters found: the settings name none, and none is watched."
+    )
 
 
 def _cluster_row(c: ClusterSummary) -> Row:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starter.sdk.results import Sent
 
 app = typer.Typer(
-    help="Hold a machine before its drain (preDrain) or before its VM is deleted (preTerminate): add, remove, list.",
+    help="Hold up a machine's drain (preDrain) or the deletion of its VM (preTerminate): add, remove, list.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -55,10 +55,14 @@ HookedMachineArgument = Annotated[
 ]
 NewNameArgument = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="CamelCase, perhaps after a DNS name: EtcdQuorumOperator, example.com/Backup."),
+    typer.Argument(
+        metavar="NAME", help=("CamelCase, optionally after a DNS name: EtcdQuorumOperator, example.com/Backup.")
+    ),
 ]
 HookArgument = Annotated[str, typer.Argument(metavar="NAME", help="The hook.", autocompletion=hooks_there)]
-OwnerOption = Annotated[str, typer.Option("--owner", help="Who removes it, and can be asked.", show_default=False)]
+OwnerOption = Annotated[
+    str, typer.Option("--owner", help="Who removes the hook and can be asked about it.", show_default=False)
+]
 
 
 @app.command("add")
@@ -68,11 +72,11 @@ def add(
     machine: HookedMachineArgument,
     hook: NewNameArgument,
     owner: OwnerOption,
-    kind: Annotated[HookKind, typer.Option("--kind", help="What it holds.")] = HookKind.PRE_DRAIN,
+    kind: Annotated[HookKind, typer.Option("--kind", help="What the hook holds up.")] = HookKind.PRE_DRAIN,
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Hold a machine until the hook is removed. Not for one that is being deleted already."""
+    """Hold up a machine's deletion until the hook is removed. Not possible once the machine is being deleted."""
 
     async def ask(client: HostlerClient, name: str) -> Sent:
         return await client.hooks.add(name, hook, owner=owner, kind=kind, reason=reason)
@@ -86,14 +90,16 @@ def remove(
     *,
     machine: HookedMachineArgument,
     hook: HookArgument,
-    owner: Annotated[str, typer.Option("--owner", help="Only if it is this owner's.", show_default="whoever's")] = "",
+    owner: Annotated[
+        str, typer.Option("--owner", help="Remove it only if it belongs to this owner.", show_default="whoever's")
+    ] = "",
     kind: Annotated[
-        HookKind | None, typer.Option("--kind", help="Needed where both have the name.", show_default=False)
+        HookKind | None, typer.Option("--kind", help="Needed if hooks of both kinds have the name.", show_default=False)
     ] = None,
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let a machine go on, as far as this hook is concerned. What the hook is there for should be done."""
+    """Remove a hook from a machine, so that it no longer holds up the deletion. Do it when the hook's work is done."""
 
     async def ask(client: HostlerClient, name: str) -> Sent:
         return await client.hooks.remove(name, hook, owner=owner, kind=kind, reason=reason)
@@ -107,10 +113,10 @@ def show(
     *,
     machine: HookedMachineArgument,
     kind: Annotated[HookKind | None, typer.Option("--kind", help="Only these.", show_default=False)] = None,
-    form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
+    form: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.TABLE,
     here: Reading,
 ) -> None:
-    """List the hooks of a machine: of its spec, and those that were added."""
+    """List the hooks of a machine: those of its spec, and those that were added."""
     name = _machine(machine)
 
     async def body(client: HostlerClient) -> None:
@@ -147,7 +153,7 @@ def _machine(word: str) -> str:
     """The machine's name, from `m1` or `machine/m1`. Raises a usage error."""
     kind, slash, name = word.rpartition("/")
     if (slash and ALIASES.get(kind) != MACHINE) or not name:
-        raise typer.BadParameter(f"{word!r} is no machine; write NAME or machine/NAME")
+        raise typer.BadParameter(f"{word!r} is not a machine; write NAME or machine/NAME")
     return name
 
 

@@ -26,7 +26,7 @@ async def orphans(client: HostlerClient, names: list[str], files: list[str], for
     from starter.output import Busy
     from starter.sdk.errors import HostlerError
 
-    async with Busy(f"looking for VMs of cluster {client.cluster} that no machine owns"):
+    async with Busy(f"looking for VMs of cluster {client.cluster} without an owner"):
         report = await client.orphans(*_classes(files))
     chosen = (o for o in report.orphans if not names or o.vm.machine in names)
     found = sorted(chosen, key=lambda o: (o.vm.machine, o.vm.provider_id))
@@ -47,7 +47,7 @@ async def orphans(client: HostlerClient, names: list[str], files: list[str], for
 
 
 def _unread(account: str, why: str) -> str:
-    return f"account {account} could not be listed, so its VMs are not known: {why}; look again when this is mended"
+    return f"account {account} could not be listed, so its VMs are not known: {why}; try again when this is fixed"
 
 
 def _classes(files: list[str]) -> list[MachineClass]:
@@ -62,14 +62,14 @@ def _classes(files: list[str]) -> list[MachineClass]:
     for warning in loaded.warnings:
         warn(warning)
     if not loaded.classes:
-        raise ManifestError(f"{', '.join(files)}: no MachineClass in it: only a class says which account to look into")
+        raise ManifestError(f"{', '.join(files)}: contains no MachineClass; a class says which account to search")
     return loaded.classes
 
 
 def others_words(others: Mapping[str, int]) -> str:
     """What other installations have made, by Account.key."""
     found = ", ".join(f"{count} in {key}" for key, count in sorted(others.items()))
-    return f"VMs of a cluster of the same name that another installation has made are not listed: {found}"
+    return f"not listed are VMs of another installation's cluster with the same name: {found}"
 
 
 def workflow_words(orphan: Orphan) -> str:

@@ -28,9 +28,9 @@ def about(found: PoolDescription, now: datetime) -> list[str]:
     lines = fields(_head(found, now))
     if found.no_answer:
         why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What follows is what Temporal knows without a worker."]
+        lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
     if found.running and found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     lines += _ended(found)
     summary = found.summary
     if found.running and summary is not None:
@@ -52,18 +52,18 @@ def commands(found: PoolDescription) -> list[str]:
         if s.rollout is not None:
             shown += [
                 (f"hostler rollout status {of} -w", "follow the rollout"),
-                (f"hostler rollout undo {of}", "back to the revision before"),
+                (f"hostler rollout undo {of}", "go back to the previous revision"),
             ]
             shown.append(
-                (f"hostler rollout resume {of}", "let it go on")
+                (f"hostler rollout resume {of}", "resume the rollout")
                 if s.waits and (s.paused or s.rollout.gate or found.listed.phase in ("Stopped", "Paused"))
                 else (f"hostler rollout pause {of}", "hold it")
             )
         if s.hibernated:
-            shown.append((f"hostler wake pool {of}", "its machines come again"))
-        shown.append((f"hostler rollout history {of}", "its revisions, and how their rollouts ended"))
+            shown.append((f"hostler wake pool {of}", "create its machines again"))
+        shown.append((f"hostler rollout history {of}", "list its revisions, and how their rollouts ended"))
     width = max(len(command) for command, _ in shown) + 3
-    return ["", "To go on:", *(f"  {command.ljust(width)}# {words}" for command, words in shown)]
+    return ["", "Next steps:", *(f"  {command.ljust(width)}# {words}" for command, words in shown)]
 
 
 # -- the head ---------------------------------------------------------------------------------------------------------
@@ -107,13 +107,13 @@ def _numbers(found: PoolDescription) -> str:
     """The pool's own numbers; without them, the number of machines by visibility."""
     s = found.summary
     if s is None or not found.running:
-        return f"{found.machines}, by the list of workflows"
+        return f"{found.machines}, according to the list of workflows"
     parts = [f"{s.machines} VMs", f"{s.available} available", f"{s.updated} of revision {s.revision}"]
     parts += [f"{n} {word}" for n, word in ((s.unhealthy, "unhealthy"), (s.leaving, "leaving")) if n]
     if s.preserved or s.slots:
         parts.append(f"preserved {preserved(s)}")
     if s.template_pending:
-        parts.append(f"{s.template_pending} without the newest node template yet")
+        parts.append(f"{s.template_pending} do not have the newest node template yet")
     return ", ".join(parts)
 
 
@@ -135,7 +135,7 @@ def _strategy(spec: MachineDeploymentSpec) -> str:
 
 
 def _repair(spec: MachineDeploymentSpec, s: PoolSummary | None) -> str:
-    under_way = f"; {s.repairs} under way" if s and s.repairs else ""
+    under_way = f"; {s.repairs} in progress" if s and s.repairs else ""
     repair = spec.repair
     return f"{repair.max_concurrent} at a time, none above {repair.pause_above_unhealthy} unhealthy{under_way}"
 
@@ -144,7 +144,7 @@ def _paused(state: PoolState | None) -> str:
     if state is None or not (state.paused or state.spec.paused):
         return ""
     by = f" by {state.paused_by}" if state.paused_by else ""
-    return f"no rollout begins or goes on{by}" if state.paused else "no rollout begins or goes on, by the manifest"
+    return f"no rollout begins or continues{by}" if state.paused else "no rollout begins or continues, by the manifest"
 
 
 # -- how it stands ----------------------------------------------------------------------------------------------------
@@ -154,10 +154,14 @@ def _ended(found: PoolDescription) -> list[str]:
     if found.running:
         return []
     if not found.failure:
-        return [] if found.machines else ["", "Nothing is left of it."]
+        return [] if found.machines else ["", "Nothing is left."]
     n = found.machines
-    taken = f"it takes over the {n} machine{'s' if n != 1 else ''} that still run" if n else "no machine of it is left"
-    todo = f"apply its manifest again, which begins a new pool (hostler apply -f FILE): {taken}"
+    taken = (
+        f"it takes over the {n} machine{'s' if n != 1 else ''} that still exist"
+        if n
+        else "none of its machines is left"
+    )
+    todo = f"apply its manifest again, which creates a new pool (hostler apply -f FILE): {taken}"
     return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", f"What can be done: {todo}"]
 
 
@@ -165,7 +169,7 @@ def _parked(s: PoolSummary) -> list[str]:
     if not s.parked:
         return []
     renew = f"hostler renew pool {s.name} --cluster {s.cluster}"
-    return ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: {renew}"]
+    return ["", f"Parked: {s.parked}", f"Once a fixed worker runs: {renew}"]
 
 
 def _waits(s: PoolSummary, now: datetime) -> list[str]:
@@ -197,9 +201,9 @@ def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str
         ("Progress", drawn(counts(s))),
         ("Machines", numbers(s)),
         ("Began", f"{moment(rollout.began, now)}{by}{why}"),
-        ("Got on last", moment(rollout.progress_at, now)),
+        ("Progressed", moment(rollout.progress_at, now)),
         ("Stops", _stops(s, state, rollout, now)),
-        ("A person has", str(rollout.gate) + " it" if rollout.gate else ""),
+        ("State", f"{rollout.gate} by a person" if rollout.gate else ""),
         ("Never joined", str(rollout.lost) if rollout.lost > 0 else ""),
     ]
     return ["", f"Rollout to revision {rollout.revision}:", *fields(pairs, 2)]
@@ -253,7 +257,7 @@ def _unwell(found: PoolDescription, now: datetime) -> list[str]:
         revision = str(member.revision) if member else ""
         since = age(now - member.since) if member else ""
         rows.append((m.name, revision, m.phase, m.reason, since))
-    title = "Machines that are not Running:" if found.running else "Machines that are left:"
+    title = "Machines that are not Running:" if found.running else "Remaining machines:"
     lines = _table(title, ("MACHINE", "REVISION", "PHASE", "REASON", "SINCE"), rows)
     if not rows:
         return []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COLUMNS = ("NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE")
 WIDE = (*COLUMNS, "CLASS", "MACHINES", "LEAVING", "PRESERVED")
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what the pool would do, step by step; change nothing.")
+    bool, typer.Option("--dry-run", help="Show what the pool would do, step by step; change nothing.")
 ]
 
 
@@ -40,11 +40,11 @@ def scale(
     kind: PoolArgument,
     names: NamesArgument = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", min=0, max=5000, help="So many machines.", show_default=False)
+        int | None, typer.Option("--replicas", min=0, max=5000, help="The number of machines.", show_default=False)
     ] = None,
     current: Annotated[
         int | None,
-        typer.Option("--current-replicas", min=0, help="Only if there shall be so many now.", show_default=False),
+        typer.Option("--current-replicas", min=0, help="Only if this is the current number.", show_default=False),
     ] = None,
     remove: Annotated[
         list[str] | None,
@@ -56,14 +56,14 @@ def scale(
 ) -> None:
     """Change how many machines a pool has: scale pool NAME --replicas N; as kubectl, also scale --replicas=N pool/NAME.
 
-    --remove says which machines go first; without fewer replicas, new ones take their place. A rollout under way goes
-    on with the new number.
+    --remove says which machines go first; without fewer replicas, new ones take their place. A rollout in progress
+    continues with the new number.
     """
     pools = named(*target(kind, names or [], (POOL,)))
     if replicas is None and not remove:
-        raise typer.BadParameter("say how many: --replicas N; or which go: --remove MACHINE")
+        raise typer.BadParameter("give --replicas N, or --remove MACHINE")
     if remove and len(pools) > 1:
-        raise typer.BadParameter("--remove names machines of one pool: give one pool")
+        raise typer.BadParameter("--remove needs exactly one pool")
 
     async def rehearse(client: HostlerClient, pool: str) -> list[str]:
         from resources.pool.intents import PoolQuestion
@@ -113,9 +113,9 @@ hibernate = _slumbers(
     "hibernate",
     "hibernation",
     "hibernated",
-    "Let pools have no machines for now, whatever replicas says; `hostler wake pool NAME` brings them back.",
+    "Delete all machines of pools for now, whatever replicas says; `hostler wake pool NAME` brings them back.",
 )
-wake = _slumbers("wake", "waking", "woken", "Give hibernated pools their machines again, as many as replicas says.")
+wake = _slumbers("wake", "waking", "woken", "Create the machines of hibernated pools again, as many as replicas says.")
 
 
 async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
@@ -186,7 +186,9 @@ async def _one(client: HostlerClient, name: str) -> PoolListed:
 
     found = await client.pools.look(name)
     if not found.running:
-        raise NotFound(f"pool {name} is gone{since(found.ended)}: hostler describe pool {name} says what is left of it")
+        raise NotFound(
+            f"pool {name} is gone{since(found.ended)}: hostler describe pool {name} shows what is left of it"
+        )
     return found.listed
 
 
@@ -217,7 +219,7 @@ async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dic
         if state is None:
             continue  # gone since it was listed
         if described.no_answer:
-            warn(f"pool {pool.name}: {described.no_answer}: the spec is what was asked for; the status is not known")
+            warn(f"pool {pool.name}: {described.no_answer}: the spec is what was requested; the status is not known")
         objects.append(pool_manifest(state, described.summary))
     return objects
 
@@ -235,13 +237,13 @@ async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str | list
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a mistyped name is reported here too
     if not found.running:
-        return f"is gone already{since(found.ended)}"
+        return f"is already gone{since(found.ended)}"
     count = found.summary.machines if found.summary else found.machines
     words = f"deletion, with {counted(count)} (dry run)"
     try:
         steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster)
     except NoAnswer as e:
-        steps = [f"which go first is not known: {e}"]
+        steps = [f"which machines go first is not known: {e}"]
     return [words, *(f"  {step}" for step in steps)]
 
 
@@ -252,7 +254,7 @@ def parse_goal(text: str) -> Goal:
     words = {"delete": Goal.DELETED, "rolledout": Goal.ROLLED_OUT, "condition=available": Goal.READY}
     goals = {**words, **{str(goal): goal for goal in Goal}}
     if text.lower() not in goals:
-        raise typer.BadParameter(f"--for={text}: of a pool, write one of {', '.join(Goal)}")
+        raise typer.BadParameter(f"--for={text}: for a pool, write one of {', '.join(Goal)}")
     return goals[text.lower()]
 
 

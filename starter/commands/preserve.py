@@ -25,14 +25,16 @@ TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="MACHINE|NODE",
-        help="A machine's name, or its node's; to say which: machine/NAME, node/NAME.",
+        help="The name of a machine or of its node; to be explicit: machine/NAME, node/NAME.",
         show_default=False,
         autocompletion=candidates.machines_and_nodes,
     ),
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="2026-12-01T18:00:00Z, with its zone.", show_default=False),
+    typer.Option(
+        "--until", metavar="TIME", help="A time with its zone, like 2026-12-01T18:00:00Z.", show_default=False
+    ),
 ]
 
 
@@ -40,16 +42,17 @@ UntilOption = Annotated[
 def preserve(
     *,
     targets: TargetsArgument = None,
-    when_failed: Annotated[bool, typer.Option("--when-failed", help="Only once it has Failed.")] = False,
+    when_failed: Annotated[bool, typer.Option("--when-failed", help="Preserve it only when it fails.")] = False,
     never: Annotated[
-        bool, typer.Option("--never", help="Not when it fails either; what is preserved is released.")
+        bool,
+        typer.Option("--never", help=("Never preserve it, not even when it fails; a preserved machine is released.")),
     ] = False,
     lasts: Annotated[
         str | None,
         typer.Option(
             "--for",
             metavar="TIME",
-            help="So long from the moment of preservation (8h, 90m).",
+            help="How long, from the beginning of the preservation (8h, 90m).",
             show_default="machinePreserveTimeout",
         ),
     ] = None,
@@ -58,16 +61,16 @@ def preserve(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Keep machines for a look: cluster-autoscaler leaves them alone, and one that fails is drained and kept, not
-    deleted, until its time ends. `hostler release` ends it before, `hostler extend` moves the end.
+    """Keep machines for inspection: cluster-autoscaler leaves them alone, and a machine that fails is drained and kept,
+    not deleted, until the preservation expires. `hostler release` ends it earlier, `hostler extend` changes its end.
 
-    The annotation node.machine.sapcloud.io/preserve on its node is stronger than what is asked here. A rollout of its
-    pool, hibernation, fewer replicas, `hostler scale --remove` and `hostler delete` are stronger than both.
+    The annotation node.machine.sapcloud.io/preserve on the node takes precedence over this command. A rollout of the
+    pool, hibernation, fewer replicas, `hostler scale --remove` and `hostler delete` take precedence over both.
     """
     if when_failed and never:
-        raise typer.BadParameter("--when-failed, or --never: one of them")
+        raise typer.BadParameter("give either --when-failed or --never")
     if never and (lasts or until):
-        raise typer.BadParameter("--never has no time: leave --for and --until out")
+        raise typer.BadParameter("--never takes no time: leave out --for and --until")
     long, end = _time(lasts, until)
     value = "when-failed" if when_failed else "false" if never else "now"
 
@@ -85,10 +88,10 @@ def release(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let preserved machines go before their time, and withdraw what was asked, on the node too: a Running machine goes
-    on as if it never had been preserved, a Failed one is deleted, and its pool makes another.
+    """End the preservation of machines early, and remove the requests for it, on the node too: a Running machine
+    continues as if it had never been preserved; a Failed one is deleted, and its pool creates another.
 
-    -l and --all leave machines alone that are not preserved and for which nobody has asked.
+    -l and --all skip machines that are not preserved and for which nobody has asked for it.
     """
 
     def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
@@ -102,20 +105,21 @@ def extend(
     *,
     targets: TargetsArgument = None,
     lasts: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="So long from now on (8h, 90m).", show_default=False)
+        str | None, typer.Option("--for", metavar="TIME", help="How long from now on (8h, 90m).", show_default=False)
     ] = None,
     until: UntilOption = None,
     among: Others,
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Move the end of a preservation, later or earlier: extend m1 --for 24h; extend m1 --until 2026-12-01T18:00:00Z.
+    """Change the end of a preservation, to later or earlier: extend m1 --for 24h; extend m1 --until
+    2026-12-01T18:00:00Z.
 
-    A changed machinePreserveTimeout of a pool counts for later preservations only. -l and --all leave machines alone
-    that are not preserved.
+    A changed machinePreserveTimeout of a pool applies to later preservations only. -l and --all skip machines that are
+    not preserved.
     """
     if lasts is None and until is None:
-        raise typer.BadParameter("say how long: --for TIME from now on, or --until TIME")
+        raise typer.BadParameter("give --for DURATION (from now on), or --until TIME")
     long, end = _time(lasts, until)
 
     def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
@@ -129,7 +133,7 @@ def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datet
     from starter.sdk.machines.preservation import parse_time
 
     if lasts is not None and until is not None:
-        raise typer.BadParameter("--for, or --until: one of them")
+        raise typer.BadParameter("give either --for or --until")
     try:
         return span(lasts), parse_time(until) if until is not None else None
     except ValueError as e:
@@ -139,7 +143,7 @@ def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datet
 def choice_of(targets: Sequence[str], among: Among) -> Selection:
     """The machines that are chosen. Raises a usage error."""
     if not targets and not among.some:
-        raise typer.BadParameter("say which: names (MACHINE or NODE...), -l SELECTOR, or --all")
+        raise typer.BadParameter("give names (MACHINE or NODE...), -l SELECTOR, or --all")
     return among.choice([name for _, name in parse_targets(targets)])
 
 
@@ -153,7 +157,7 @@ def parse_targets(words: Sequence[str]) -> list[tuple[str, str]]:
         if "/" in word or word in ALIASES:
             kind, names = target(word, [], (MACHINE, NODE))
             if not names:
-                raise typer.BadParameter(f"{word!r} names nothing; write {word} NAME")
+                raise typer.BadParameter(f"{word!r} has no name; write {word} NAME")
             found.append((kind, names[0]))
         else:
             found.append(("", word))

@@ -34,9 +34,9 @@ def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tupl
     from resources.machine.state import Phase
 
     p, failed = state.status.preserve, state.status.phase is Phase.FAILED
-    then = "its VM is deleted" if failed else "it goes on Running, and cluster-autoscaler may take it"
+    then = "its VM is deleted" if failed else "it stays Running, and cluster-autoscaler may remove it"
     if failed and state.pool:
-        then += f", and pool {state.pool} makes another if it is to have so many"
+        then += f", and pool {state.pool} creates another one if its replicas require it"
     return [
         ("Until", moment(until, now)),
         ("Then", then),
@@ -44,7 +44,7 @@ def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tupl
         ("Source", _source(state)),
         ("Why", p.why),
         ("Asked", _own(state, now) if _by_own(state) else ""),
-        ("Ends before by", ", ".join(filter(None, (_ends(state), OVERRIDES if state.pool else "hostler delete")))),
+        ("Ends earlier by", ", ".join(filter(None, (_ends(state), OVERRIDES if state.pool else "hostler delete")))),
         ("To release", _command("release", state)),
         ("To extend", f"{_command('extend', state)} --for 24h"),
     ]
@@ -67,11 +67,9 @@ def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
             ("Asked", _own(state, now) if _by_own(state) else ""),
             ("To change", f"{_unset(state)}, or {_command('preserve', state)} --when-failed"),
         ]
-    begins = (
-        "when it has Failed and is drained" if value == PreserveValue.WHEN_FAILED else "when it is Running or Failed"
-    )
+    begins = "when it is Failed and drained" if value == PreserveValue.WHEN_FAILED else "when it is Running or Failed"
     if phase is Phase.FAILED:
-        begins = "when it is drained" + (f" and pool {state.pool} grants it" if state.pool else "")
+        begins = "when it is drained" + (f" and if pool {state.pool} grants it" if state.pool else "")
     own = p.own if _by_own(state) else None
     lasts = span(own.lasts, own.until).removeprefix(", ") if own else ""
     return [
@@ -90,7 +88,7 @@ def _invalid(state: MachineState) -> list[tuple[str, str]]:
     value = state.status.preserve.node_value
     if not value or value in VALUES:
         return []
-    return [("Annotation", f"preserve={value} on its node is none of {', '.join(VALUES)}: it changes nothing")]
+    return [("Annotation", f"preserve={value} on its node is not one of {', '.join(VALUES)}, so it has no effect")]
 
 
 def _released(state: MachineState, now: datetime) -> list[tuple[str, str]]:
@@ -111,7 +109,7 @@ def _source(state: MachineState) -> str:
     node = on_node(p)
     if node:
         return f"annotation {_key()}={node} on node {state.status.node_name}"
-    return f"asked of the machine ({p.own.value})" if p.own else "a request that has been withdrawn since"
+    return f"a request to the machine ({p.own.value})" if p.own else "a request that has since been removed"
 
 
 def _by_own(state: MachineState) -> bool:
@@ -140,7 +138,7 @@ def _ends(state: MachineState) -> str:
     if p.source is PreservedBy.AUTO:
         return f"{words}, a lower autoPreserveFailedMax"
     other = p.own is not None and p.own.value is not PreserveValue.FALSE  # then this one counts
-    return f"{words}, the annotation taken away" if on_node(p) and not other else words
+    return f"{words}, removal of the annotation" if on_node(p) and not other else words
 
 
 def _unset(state: MachineState) -> str:

@@ -38,8 +38,8 @@ def recreate(
     timeout: TimeoutOption = None,
     here: Asking,
 ) -> None:
-    """Replace machines: drain, then the VM, its disks and its Node go; when all is gone a new life of the same name
-    begins, with the newest spec and class. `hostler delete` meanwhile cancels the new life.
+    """Replace machines: drain the Node, delete the VM, its disks and its Node; when all is gone, create a machine of
+    the same name again, with the newest spec and class. `hostler delete` in the meantime cancels the re-creation.
     """
     limit = span(timeout)
     chosen = among.choice(target(kind, names or [])[1])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starter.sdk.results import Sent
 
 app = typer.Typer(
-    help="Follow and steer the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
+    help="Follow and control the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -35,7 +35,9 @@ PoolsArgument = Annotated[
         autocompletion=candidates.pool_names,
     ),
 ]
-RevisionOption = Annotated[int | None, typer.Option("--revision", help="All about this one.", show_default=False)]
+RevisionOption = Annotated[
+    int | None, typer.Option("--revision", help="Show the details of this revision.", show_default=False)
+]
 
 
 def pools(words: list[str] | None) -> list[str]:
@@ -49,14 +51,14 @@ def pools(words: list[str] | None) -> list[str]:
         if slash and ALIASES.get(kind) != POOL:
             raise typer.BadParameter(f"{word!r}: only pools have rollouts; write pool/{name or 'NAME'}")
         if not name:
-            raise typer.BadParameter(f"{word!r} names nothing; write pool/NAME, or NAME")
+            raise typer.BadParameter(f"{word!r} has no name; write pool/NAME or NAME")
         names.append(name)
     return names
 
 
 def some_pools(words: list[str] | None) -> list[str]:
     if not (names := pools(words)):
-        raise typer.BadParameter("say which pool: POOL, or pool/POOL")
+        raise typer.BadParameter("give a pool: POOL or pool/POOL")
     return names
 
 
@@ -73,23 +75,23 @@ def status(
         typer.Option(
             "-w/-W",
             "--watch/--no-watch",
-            help="Follow it to its end (default, as kubectl), or look once.",
+            help="Follow it to its end (the default, as in kubectl), or show it once.",
             show_default=False,
         ),
     ] = True,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Give up after so long (20m, 1h30m).", show_default="no limit")
+        str | None, typer.Option("--timeout", help="Give up after this time (20m, 1h30m).", show_default="no limit")
     ] = None,
     here: Reading,
 ) -> None:
-    """Say how rollouts stand, step by step and why; follow them to their end. Without POOL, of all pools.
+    """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of all pools.
 
-    Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it goes on by itself); 1 when it was undone,
-    when it stands until a person does something, or when time is over.
+    Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it continues on its own); 1 when it was
+    undone, when it is blocked until a person does something, or when the timeout is over.
     """
     given, limit = pools(names), span(timeout)
     if limit is not None and not watch:
-        raise typer.BadParameter("--timeout goes with --watch")
+        raise typer.BadParameter("--timeout needs --watch")
 
     async def body(client: HostlerClient) -> None:
 
@@ -134,10 +136,10 @@ def history(
     revision: RevisionOption = None,
     here: Reading,
 ) -> None:
-    """List the revisions of a pool, who made them and why, and what became of their rollouts."""
+    """List the revisions of a pool, who created them and why, and how their rollouts ended."""
     given = some_pools(names)
     if revision is not None and len(given) > 1:
-        raise typer.BadParameter("--revision is of one pool")
+        raise typer.BadParameter("--revision needs exactly one pool")
 
     async def body(client: HostlerClient) -> None:
         from starter.commands import rollout_history
@@ -171,9 +173,13 @@ def _asks(intent: str, help: str) -> None:
         here.run(_each(some_pools(names), lambda client, name: getattr(client.pools, intent)(name, reason=reason)))
 
 
-_asks("pause", "Hold rollouts, those to come too, until `resume`. Replicas are kept up, and failed machines replaced.")
-_asks("resume", "Let rollouts go on: past a pause, a canary (pauseAfter), an abort, the deadline, lost machines.")
-_asks("abort", "Stop rollouts where they are: the old machines that are left stay, and lose the rollout's marks.")
+_asks(
+    "pause",
+    "Pause rollouts, also new ones, until `resume`. The number of replicas is kept up, and failed machines are "
+    "replaced.",
+)
+_asks("resume", "Resume rollouts: after a pause, a canary (pauseAfter), an abort, the deadline, or lost machines.")
+_asks("abort", "Stop rollouts where they are: the remaining old machines stay, and lose the rollout's marks.")
 
 
 @app.command()
@@ -182,16 +188,17 @@ def undo(
     *,
     names: PoolsArgument = None,
     to: Annotated[
-        int | None, typer.Option("--to-revision", help="Go back to this one; default: the one before the newest.")
+        int | None,
+        typer.Option("--to-revision", help=("The revision to go back to; default: the one before the newest.")),
     ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Go back to a former revision, as a new one. Machines of it that are still there are not replaced."""
+    """Go back to an earlier revision, as a new one. Machines of that revision that still exist are not replaced."""
     given = some_pools(names)
     if to is not None and len(given) > 1:
-        raise typer.BadParameter("--to-revision is of one pool")
+        raise typer.BadParameter("--to-revision needs exactly one pool")
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "rolled back", undo=True, to=to))
     else:
@@ -207,7 +214,7 @@ def restart(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Replace all machines by the pool's strategy, though nothing else has changed."""
+    """Replace all machines by the pool's strategy, although nothing else has changed."""
     given = some_pools(names)
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "restarted", restart=True))

@@ -80,7 +80,7 @@ async def _verdict(
         return RolloutVerdict(
             Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}"
         )
-    view.say(f"{name}: revision {revision} has come after revision {former}")
+    view.say(f"{name}: revision {revision} has replaced revision {former}")
     first[name] = revision
     return look.verdict
 
@@ -100,4 +100,4 @@ async def _ended(client: HostlerClient, look: RolloutLook) -> RolloutLook:
 def _late(look: RolloutLook, limit: timedelta | None) -> str:
     after = f" after {format_duration(limit)}" if limit else ""
     words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
-    return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}{words}; it goes on"
+    return f"the rollout of pool {look.name} is not complete{after}: {where(look.pool)}{words}; it continues"

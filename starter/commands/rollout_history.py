@@ -27,7 +27,7 @@ async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
     try:
         summary = await client.pools.summary(name)
     except NoAnswer as e:
-        warn(f"{e}; these are the rollouts that Temporal keeps, and no revision without one")
+        warn(f"{e}; shown are only revisions whose rollouts Temporal still keeps")
         rows = [_told(r) for _, r in sorted(stories.items())]
     else:
         rows = _rows(summary, stories)
@@ -66,7 +66,7 @@ async def page(client: HostlerClient, name: str, number: int) -> list[str]:
         warn(str(e))
     story = next((r for r in await client.pools.rollouts(name) if r.revision == number), None)
     if revision is None and story is None:
-        known = f"; it has {', '.join(map(str, others))}" if others else ""
+        known = f"; the revisions are {', '.join(map(str, others))}" if others else ""
         raise NotFound(
             f"revision {number} of pool {name} is not known{known}: `hostler rollout history {name} --cluster "
             f"{client.cluster}` lists them"
@@ -75,7 +75,7 @@ async def page(client: HostlerClient, name: str, number: int) -> list[str]:
     lines = [f"machinedeployment/{name} with revision {number}"]
     lines += _made_from(revision, now) if revision else []
     return lines + (
-        _story(story, now) if story else ["", "It replaced no machine, or Temporal keeps its story no more."]
+        _story(story, now) if story else ["", "It replaced no machine, or Temporal no longer keeps its story."]
     )
 
 
@@ -111,7 +111,7 @@ def _story(story: RolloutListed, now: datetime) -> list[str]:
     if told is None or not told.steps:
         return lines
     dropped = told.steps_dropped
-    left_out = f" (the first and the newest; {dropped} between them are not kept)" if dropped else ""
+    left_out = f" (the first and the newest; {dropped} between them were dropped)" if dropped else ""
     steps = [f"  {s.time:%Y-%m-%d %H:%M:%S} {s.reason}: {s.message}" for s in told.steps]
     return [*lines, f"Steps{left_out}:", *steps]
 

@@ -32,7 +32,7 @@ async def show_rollouts(client: HostlerClient, names: list[str], form: Form, wat
 
     columns = WIDE if form is Form.WIDE else COLUMNS
     where = "" if all_clusters else f" in cluster {client.cluster}"
-    nothing = f"No rollouts found{where}: no pool has replaced a machine lately."
+    nothing = f"No rollouts found{where}: no pool has replaced a machine recently."
     await print_rows((OF, *columns) if all_clusters else columns, "PHASE", rows, form, watch, nothing)
 
 

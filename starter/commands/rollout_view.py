@@ -203,7 +203,7 @@ def page(look: RolloutLook, now: datetime) -> list[str]:
 
 
 def _stand(verdict: RolloutVerdict) -> str:
-    stand = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
+    stand = {Stand.DONE: "done", Stand.GOING: "continues on its own", Stand.STANDS: "blocked"}[verdict.stand]
     return f"{stand}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else stand
 
 

@@ -22,7 +22,7 @@ from starter.outlet import say
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
-UP_PANEL = "Ports on 127.0.0.1 (0: any free one)"
+UP_PANEL = "Ports on 127.0.0.1 (0: any free port)"
 
 
 class SpeedOption(StrEnum):
@@ -59,19 +59,22 @@ def _cloud_ports() -> Callable[..., dict[str, int]]:
 @command
 def up(
     *,
-    directory: Annotated[Path, typer.Option("--dir", help="State, settings and logs.")] = Path(".hostler"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the state of earlier runs in --dir.")] = False,
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for state, settings and logs.")] = Path(
+        ".hostler"
+    ),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state of earlier runs in --dir.")] = False,
     speed: Annotated[
-        SpeedOption, typer.Option(help="Of the simulated VMs: to be watched, or for tests.")
+        SpeedOption, typer.Option(help="Speed of the simulated VMs: demo (to watch), or fast (for tests).")
     ] = SpeedOption.DEMO,
     temporal_address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Use this Temporal server; start none.", show_default=False)
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Use this Temporal server instead of starting one.", show_default=False),
     ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Use this cluster; needs --no-simulator.", show_default=False)
     ] = None,
     simulator: Annotated[
-        bool, typer.Option("--simulator/--no-simulator", help="Without it machines are made in the real cloud.")
+        bool, typer.Option("--simulator/--no-simulator", help="Without it, machines are created in the real cloud.")
     ] = True,
     port: Annotated[int, typer.Option(help="Temporal.", rich_help_panel=UP_PANEL)] = 7233,
     ui_port: Annotated[int, typer.Option(help="Temporal's web UI.", rich_help_panel=UP_PANEL)] = 8233,
@@ -83,7 +86,7 @@ def up(
 ) -> None:
     """Run Temporal's dev server, a simulated cloud and cluster, and a worker, until Ctrl-C.
 
-    The state stays in --dir: the next `hostler up` goes on where this one stopped. A worker that dies is started again.
+    The state stays in --dir: the next `hostler up` continues where this one stopped. A worker that dies is restarted.
     """
     from starter.local.stack import Options, Ports
     from starter.local.up import run_stack
@@ -114,9 +117,7 @@ def worker(
     here: Installing,
     role: Annotated[
         list[RoleOption] | None,
-        typer.Option(
-            help="What this worker does; may be repeated. Default: what the settings say.", show_default=False
-        ),
+        typer.Option(help="The worker's role; repeatable. Default: the roles in the settings.", show_default=False),
     ] = None,
 ) -> None:
     """Run a worker in the foreground. This process becomes `python -m worker`."""

@@ -70,11 +70,11 @@ class Among:
     def choice(self, names: list[str]) -> Selection:
         """The selection. Raises a usage error."""
         if names and self.some:
-            raise typer.BadParameter("names, or -l, or --all: one of them")
+            raise typer.BadParameter("give names, -l or --all, and only one of them")
         if self.selector is not None and self.everything:
-            raise typer.BadParameter("-l, or --all: one of them")
+            raise typer.BadParameter("give either -l or --all")
         if not names and not self.some:
-            raise typer.BadParameter("say which: names (machine NAME...), -l SELECTOR, or --all")
+            raise typer.BadParameter("give names (machine NAME...), -l SELECTOR, or --all")
         return listing(names, self.selector, self.all_clusters)
 
 
@@ -93,9 +93,9 @@ Others = Annotated[Among, Block(_among)]
 def listing(names: list[str], selector: str | None, all_clusters: bool) -> Selection:
     """The selection of a command that only shows: all unless told otherwise. Raises a usage error."""
     if names and selector is not None:
-        raise typer.BadParameter("names, or -l: one of them")
+        raise typer.BadParameter("give either names or -l")
     if names and all_clusters:
-        raise typer.BadParameter("a name is one cluster's: use --cluster in place of -A")
+        raise typer.BadParameter("names need one cluster: use --cluster instead of -A")
     return Selection(tuple(names), labels(selector), all_clusters)
 
 

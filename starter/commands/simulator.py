@@ -22,8 +22,8 @@ from starter.sdk.errors import HostlerError, Unreachable
 app = typer.Typer(
     help="The simulator that `hostler up` runs: faults, lag, knobs, calls.", no_args_is_help=True, add_completion=False
 )
-faults = typer.Typer(help="What goes wrong with calls.", no_args_is_help=True)
-knobs = typer.Typer(help="What is unusual about machines' kubelets.", no_args_is_help=True)
+faults = typer.Typer(help="Faults of calls.", no_args_is_help=True)
+knobs = typer.Typer(help="Behavior of the machines' kubelets.", no_args_is_help=True)
 app.add_typer(faults, name="faults")
 app.add_typer(knobs, name="knobs")
 
@@ -38,7 +38,7 @@ def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query:
     address = asking(ctx).settings.simulator
     if address is None:
         raise HostlerError(
-            "these settings name no simulator; `hostler up` writes some that do: <its --dir>/settings.yaml"
+            "these settings name no simulator; `hostler up` writes settings that do: <its --dir>/settings.yaml"
         )
     given = {k: str(v).lower() if isinstance(v, bool) else v for k, v in query.items() if v is not None}
     url = f"{address}{path}" + (f"?{urllib.parse.urlencode(given)}" if given else "")
@@ -59,7 +59,7 @@ def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query:
 
 @faults.command("list")
 def list_faults(ctx: typer.Context) -> None:
-    """The rules that still strike, in the order in which they are tried."""
+    """List the rules that are still active, in the order in which they are tried."""
     for rule in admin(ctx, "GET", "/faults"):
         say(fault_words(rule))
 
@@ -71,20 +71,22 @@ def add_fault(
         str, typer.Argument(help="A shell pattern: RunInstances, 'Describe*', 'patch nodes', 'create pods/eviction'.")
     ],
     code: Annotated[
-        str | None, typer.Option(help="Answer this error: InsufficientInstanceCapacity, TooManyRequests, …")
+        str | None, typer.Option(help="Answer with this error: InsufficientInstanceCapacity, TooManyRequests, …")
     ] = None,
-    status: Annotated[int | None, typer.Option(help="Its HTTP status. Default: the usual one of the code.")] = None,
+    status: Annotated[int | None, typer.Option(help="The HTTP status. Default: the usual one for the code.")] = None,
     message: Annotated[str | None, typer.Option(help="Its message.")] = None,
-    delay: Annotated[float, typer.Option(help="Seconds before the call is worked on.")] = 0.0,
-    drop: Annotated[bool, typer.Option("--drop", help="Do it, and cut the connection before the answer.")] = False,
-    times: Annotated[int, typer.Option(help="How many calls it strikes.", min=1)] = 1,
+    delay: Annotated[float, typer.Option(help="Seconds before the call is handled.")] = 0.0,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Execute the call, and cut the connection before the answer.")
+    ] = False,
+    times: Annotated[int, typer.Option(help="How many calls it affects.", min=1)] = 1,
     always: Annotated[bool, typer.Option("--always", help="Until it is removed.")] = False,
-    match: Annotated[str | None, typer.Option(help="Only calls whose request has this regular expression.")] = None,
-    service: Annotated[Service, typer.Option(help="Only calls of this service.")] = Service(ANY),
+    match: Annotated[str | None, typer.Option(help="Only calls whose request matches this regular expression.")] = None,
+    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service(ANY),
 ) -> None:
-    """Make calls fail, slow, or lose their answers."""
+    """Make calls fail, make them slow, or drop their answers."""
     if not (code or delay or drop):
-        raise typer.BadParameter("say what goes wrong: --code, --delay or --drop", ctx)
+        raise typer.BadParameter("give --code, --delay or --drop", ctx)
     rule = {
         "service": service.value,
         "operation": operation,
@@ -103,7 +105,7 @@ def add_fault(
 @faults.command("clear")
 def clear_faults(
     ctx: typer.Context,
-    ids: Annotated[list[str] | None, typer.Argument(help="Of the rules. Default: all.", show_default=False)] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of the rules. Default: all.", show_default=False)] = None,
 ) -> None:
     """Remove rules."""
     for rule in ids or ():
@@ -120,7 +122,7 @@ def fault_words(rule: dict[str, Any]) -> str:
     effects += ["answer lost"] if rule["drop"] else []
     where = f" ({rule['service']})" if rule["service"] != "*" else ""
     only = f" with /{rule['match']}/" if rule["match"] else ""
-    times = "always" if rule["times"] is None else f"{rule['hits']} of {rule['times']} times struck"
+    times = "always" if rule["times"] is None else f"{rule['hits']} of {rule['times']} times used"
     return f"{rule['id']}  {rule['operation']}{where}{only}: {', '.join([*effects, times])}"
 
 
@@ -131,12 +133,12 @@ def fault_words(rule: dict[str, Any]) -> str:
 def calls(
     ctx: typer.Context,
     operation: Annotated[str | None, typer.Argument(help="A shell pattern.", show_default=False)] = None,
-    service: Annotated[Service, typer.Option(help="Only of this service.")] = Service(ANY),
+    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service(ANY),
     since: Annotated[int, typer.Option(help="Only calls after this number.")] = 0,
     mutating: Annotated[bool, typer.Option("--mutating", help="Only calls that change something.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
-    """What was asked of the cloud and the cluster, oldest first."""
+    """List the calls to the cloud and the cluster, oldest first."""
     one = None if service.value == ANY else service.value
     only = True if mutating else None
     found = admin(ctx, "GET", "/calls", service=one, operation=operation, since=since, mutating=only)["calls"]
@@ -163,13 +165,13 @@ def call_words(call: dict[str, Any]) -> str:
 def lag(
     ctx: typer.Context,
     describe_after_create: Annotated[
-        float | None, typer.Option(help="Seconds for which a cloud does not know what it has just made.", min=0)
+        float | None, typer.Option(help="Seconds for which a cloud does not show what it has just created.", min=0)
     ] = None,
     tags: Annotated[
-        float | None, typer.Option(help="Seconds until a cloud sees tags that were written.", min=0)
+        float | None, typer.Option(help="Seconds until a cloud shows tags that were written.", min=0)
     ] = None,
 ) -> None:
-    """How long reads lag behind writes; with an option, change it."""
+    """Show how long reads lag behind writes; with an option, change it."""
     wanted = {"describe_after_create": describe_after_create, "tags": tags}
     given = {k: v for k, v in wanted.items() if v is not None}
     for name, seconds in admin(ctx, "POST" if given else "GET", "/lag", given or None).items():
@@ -178,9 +180,9 @@ def lag(
 
 @app.command()
 def kill(ctx: typer.Context, instance: Annotated[str, typer.Argument(help="i-…")]) -> None:
-    """End a VM behind everyone's back."""
+    """Kill a VM, as if somebody else had deleted it."""
     admin(ctx, "POST", "/vms/kill", {"instanceId": instance})
-    say(f"{instance} is dead")
+    say(f"{instance} was killed")
 
 
 @app.command()
@@ -192,7 +194,7 @@ def reset(ctx: typer.Context) -> None:
 
 @knobs.command("list")
 def list_knobs(ctx: typer.Context) -> None:
-    """The rules, by pattern of the machine's name or instance id."""
+    """List the rules, by pattern of machine name or instance id."""
     for rule in admin(ctx, "GET", "/knobs"):
         say(knob_words(rule))
 
@@ -206,7 +208,7 @@ def set_knobs(
         typer.Argument(metavar="KNOB=VALUE...", help="never_joins=true, unready=true, join_delay=30, dies_after=5, …"),
     ],
 ) -> None:
-    """Set the knobs of the machines that match; a second rule with the same pattern takes the first one's place."""
+    """Set the knobs of the machines that match; a second rule with the same pattern replaces the first."""
     wanted: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

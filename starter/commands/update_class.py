@@ -23,14 +23,14 @@ def update_class(
     machine_class: Annotated[
         str,
         typer.Argument(
-            metavar="CLASS", help="The class that it takes; it was applied.", autocompletion=candidates.class_names
+            metavar="CLASS", help="Its new class, which must have been applied.", autocompletion=candidates.class_names
         ),
     ],
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for the journal.", show_default=False)] = "",
     here: Asking,
 ) -> None:
-    """Give a machine another class, or its own class's newest generation: what can be updated is updated on the VM that
-    runs; where other fields differ the machine is Outdated until `hostler recreate`. It is never replaced by itself.
+    """Give a machine another class, or its own class's newest generation: what can be updated is updated on the running
+    VM; if other fields differ, the machine is Outdated until `hostler recreate`. It is never replaced on its own.
     """
 
     async def body(client: HostlerClient) -> None:

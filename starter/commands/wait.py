@@ -31,30 +31,30 @@ def wait(
         str | None,
         typer.Option(
             "--for",
-            help="phase=Running (or another phase), or deleted; of a pool rolled-out, ready or deleted.",
+            help="phase=Running (or another phase), or deleted; for a pool rolled-out, ready or deleted.",
             show_default="phase=Running; rolled-out",
             autocompletion=candidates.goals,
         ),
     ] = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", help="Give up after so long (20m, 1h30m), in all: exit code 124.")
+        str, typer.Option("--timeout", help="Give up after this time in total (20m, 1h30m): exit code 124.")
     ] = "20m",
     among: Others,
     here: Reading,
 ) -> None:
-    """Wait until machines are in a phase, or gone. Those that -l and --all mean are those of the beginning.
+    """Wait until machines are in a phase, or gone. -l and --all select machines once, at the beginning.
 
-    A machine that is being recreated may come to any phase yet, as the new one. A pool is rolled-out when all its
-    machines are of the newest revision and available; ready, when as many as wanted are available.
+    A machine that is being recreated can still reach any phase, as the new one. A pool is rolled-out when all its
+    machines are of the newest revision and available; ready, when as many as replicas are available.
 
-    Exit code 0: reached; 1: one ended otherwise, or cannot come there any more, or a person must let a rollout go on;
+    Exit code 0: reached; 1: one has ended otherwise, can no longer reach it, or waits for a person to resume a rollout;
     124: not in time.
     """
     which, given = target(kind, names or [], (MACHINE, POOL))
     limit = span(timeout)
     if which == POOL:
         if among:
-            raise typer.BadParameter("of pools: wait pool NAME... [--for rolled-out|ready|deleted]")
+            raise typer.BadParameter("for pools: wait pool NAME... [--for rolled-out|ready|deleted]")
         wanted = pools.parse_goal(until or "rolled-out")
         keys = named(POOL, given)
         here.run(lambda c: wait_for_pools(c, [(c.cluster, name) for name in keys], wanted, limit))
@@ -82,7 +82,7 @@ def parse_goal(text: str) -> str:
     word, _, value = text.partition("=")
     phase = next((p for p in Phase if p.value.lower() == value.lower()), None)
     if word != "phase" or phase is None:
-        raise typer.BadParameter(f"--for={text}: write deleted, or phase= and one of {', '.join(Phase)}")
+        raise typer.BadParameter(f"--for={text}: write deleted, or phase= with one of {', '.join(Phase)}")
     return phase
 
 

@@ -52,7 +52,7 @@ RIGHTS = (
     Right("get", "leases", group="coordination.k8s.io", namespace="kube-node-lease"),
     Right("create", "events"),
 )
-GRANT = "grant them to the worker's account (README, What a cluster needs)"
+GRANT = "grant these permissions to the worker's account (README, What a cluster needs)"
 
 
 async def examine(settings: Settings, name: str, clusters: Clusters | None) -> list[Finding]:
@@ -85,7 +85,7 @@ async def _rights(kube: Kube, subject: str, rights: Sequence[Right], what: str) 
     except KubeError as e:
         if e.status == 0:
             raise
-        return warning(subject, f"its rights cannot be checked: {e}")
+        return warning(subject, f"its permissions cannot be checked: {e}")
     missing = [str(right) for right, may in zip(rights, allowed, strict=True) if not may]
     if missing:
         return problem(subject, f"the account of these settings may not {', '.join(missing)}", GRANT)
@@ -111,21 +111,25 @@ async def _watch(clusters: Clusters, name: str, subject: str) -> list[Finding]:
     found, now = await clusters.describe(name), datetime.now(UTC)
     state, machines = found.state, found.summary.machines
     if found.no_answer:
-        return [problem(subject, f"its watch does not answer: {found.no_answer}", "see the queues")]
+        return [problem(subject, f"its watch does not answer: {found.no_answer}", "see the task queues")]
     if state is None:
         if machines:
-            words = f"nobody watches it, and it has {counted(machines)}"
-            return [problem(subject, words, "apply one of them again: that starts the watch")]
-        return [ok(subject, "nobody watches it yet: it has no machines, and the first one begins the watch")]
+            words = f"it is not watched, although it has {counted(machines)}"
+            return [problem(subject, words, "apply one of its machines again: that starts the watch")]
+        return [ok(subject, "it is not watched yet: it has no machines, and the first one starts the watch")]
     if state.parked:
         again = f"with a fixed worker: hostler renew cluster {name}"
-        return [problem(subject, f"its watch stands still: {state.parked}", again)]
+        return [problem(subject, f"its watch is parked: {state.parked}", again)]
     words = f"watched, with {counted(machines)}"
     if state.api is not None and not state.api.reachable:
         since = f"since {moment(state.api.began, now)}"
         what = "is refused by the API" if state.api.refused else "cannot reach the API"
         return [problem(subject, f"its watch {what} {since}: {state.api.message}", "see the worker's log")]
-    since = f"; the API answers it since {moment(state.api.time, now)}" if state.api else "; it has not said yet"
+    since = (
+        f"; the API has answered it since {moment(state.api.time, now)}"
+        if state.api
+        else "; its watch has not reported yet"
+    )
     return [
         ok(subject, words + since),
         *_troubles(found.pending, subject),
@@ -145,7 +149,7 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
     for account, it in sorted(clouds.items()):
         if not it.reachable:
             words = f"its watch cannot reach the cloud {account} since {moment(it.began, now)}: {it.message}"
-            yield problem(subject, words, "look at the credentials and at the worker's log")
+            yield problem(subject, words, "check the credentials and the worker's log")
 
 
 async def _installations(clusters: Clusters, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
@@ -154,14 +158,16 @@ async def _installations(clusters: Clusters, name: str, accounts: Sequence[Accou
     try:
         report = await orphans.sweep(clusters.connection, name, accounts) if accounts else SweepReport()
     except HostlerError as e:
-        return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
+        return [warning(subject, f"the owners of the VMs in its accounts are not known: {e}", "see the task queues")]
     found = []
     for key, count in sorted(report.others.items()):
-        words = f"another installation has a cluster of this name in {key}: {vms(count)}"
-        found.append(warning(subject, words, "give one of the two another name (docs/adopt.md, Two installations)"))
+        words = f"another installation has a cluster with this name in {key}: {vms(count)}"
+        found.append(warning(subject, words, "rename one of the two (docs/adopt.md, Two installations)"))
     if report.untagged:
-        words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, made before there was one"
-        found.append(warning(subject, words, "nothing: a changed tag of its class, or an adoption, adds it"))
+        words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, created before there was this tag"
+        found.append(
+            warning(subject, words, "nothing: it is added when a tag of their class changes, or with an adoption")
+        )
     return found
 
 
@@ -197,7 +203,11 @@ def _directory(settings: Settings) -> Finding:
         return problem("secrets", "secrets.source is directory, but secrets.directory is not set", "set it")
     folder = settings.path(settings.secrets.directory)
     if not folder.is_dir():
-        return problem("secrets", f"{folder}: there is no such directory here", "make it, or mend secrets.directory")
+        return problem(
+            "secrets",
+            f"{folder}: there is no such directory on this machine",
+            "create it, or correct secrets.directory",
+        )
     if not os.access(folder, os.R_OK | os.X_OK):
-        return problem("secrets", f"{folder} cannot be read", "give its files to the account that runs the worker")
+        return problem("secrets", f"{folder} cannot be read", "let the account that runs the worker read its files")
     return ok("secrets", f"from {folder}, which can be read here")

@@ -77,7 +77,8 @@ def of_settings(settings: Settings, path: Path | None) -> list[Finding]:
         found.append(
             warning(
                 "settings",
-                f"the default cluster {settings.default_cluster!r} is none of {', '.join(sorted(settings.clusters))}",
+                f"the default cluster {settings.default_cluster!r} is not one of "
+                f"{', '.join(sorted(settings.clusters))}",
                 "set defaultCluster, or give --cluster with every command",
             )
         )
@@ -100,7 +101,7 @@ async def cloud(settings: Settings, name: str, cloud: CloudSettings) -> list[Fin
     missing = [f"{key}: {path}" for key, path in cloud.default_secret.items() if not settings.path(path).exists()]
     found = []
     if missing:
-        found.append(problem(subject, f"files of defaultSecret are missing: {', '.join(missing)}", "put them there"))
+        found.append(problem(subject, f"files of defaultSecret are missing: {', '.join(missing)}", "create them"))
     if cloud.endpoint is None:
         words = "its own endpoint, which only the workers of its queue ask: what they say is in describe and events"
         return [*found, ok(subject, words)]
@@ -120,7 +121,7 @@ async def _endpoint(subject: str, endpoint: str) -> Finding:
         return problem(
             subject,
             f"{endpoint} cannot be reached from here: {e or type(e).__name__}",
-            f"start what should be there, or mend clouds.{name_of(subject)}.endpoint in the settings",
+            f"start the service, or correct clouds.{name_of(subject)}.endpoint in the settings",
         )
 
 

@@ -70,4 +70,4 @@ def clock(subject: str, theirs: datetime, before: datetime, after: datetime, pre
         return ok(subject, "its clock and the one here agree within a few seconds")
     words = f"its clock is {skew:.0f} s {'behind' if behind > ahead else 'ahead of'} the one here"
     level = Level.WARNING if skew <= SKEW_PROBLEM else Level.PROBLEM
-    return Finding(subject, level, words, "synchronise clocks (NTP): deadlines and tokens are reckoned from them")
+    return Finding(subject, level, words, "synchronize the clocks (NTP): deadlines and tokens depend on them")

@@ -47,8 +47,8 @@ FAILING = "TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category
 
 
 WAY_OUT = (
-    "the web UI shows where; with a fixed worker they go on. If a message is to blame, leave it out: "
-    f"{RESET}, then hostler renew (docs/runbook.md, WorkflowTaskFailed)"
+    f"the web UI shows the failure; with a fixed worker they continue. If a message is the cause, skip it: {RESET}, "
+    "then hostler renew (docs/runbook.md, WorkflowTaskFailed)"
 )
 
 
@@ -78,7 +78,7 @@ async def _server(temporal: Client) -> Finding:
     kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
     address = temporal.service_client.config.target_host
     where = f"{address}, namespace {temporal.namespace}"
-    return ok("temporal", f"server {info.server_version} at {where}; what has ended is kept {age(kept)}")
+    return ok("temporal", f"server {info.server_version} at {where}; closed workflows are kept {age(kept)}")
 
 
 async def _attributes(temporal: Client) -> list[Finding]:
@@ -116,12 +116,12 @@ async def _queue(temporal: Client, queue: Queue) -> list[Finding]:
         words += ", held back by its rate limit"
     limit = answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second
     if limit:
-        words += f"; at most {limit:g} calls/s of each account"
+        words += f"; at most {limit:g} calls/s for each account"
     if queue.per_account not in (None, limit):
         words += f", and callsPerSecondPerAccount is {queue.per_account:g} in these settings"
-        return [warning(subject, words, "start the worker again: it tells Temporal; or correct the settings")]
+        return [warning(subject, words, "restart the worker, which tells Temporal; or correct the settings")]
     if waited > BACKLOG_AGE:
-        return [warning(subject, f"{words}, the oldest for {age(waited)}", f"look at the workers' logs, or {start}")]
+        return [warning(subject, f"{words}, the oldest for {age(waited)}", f"check the workers' logs, or {start}")]
     return [ok(subject, words)]
 
 
@@ -144,8 +144,8 @@ async def _failing(temporal: Client, queue: str) -> list[Finding]:
     """Workflows whose own code fails, again and again."""
     count, some = await _some(temporal, queue, FAILING)
     if not count:
-        return [ok("workflows", "none whose code fails")]
-    words = f"the code of {count} fails again and again: {some}"
+        return [ok("workflows", "no workflow task fails")]
+    words = f"the workflow tasks of {count} keep failing: {some}"
     return [problem("workflows", words, WAY_OUT)]
 
 
@@ -154,11 +154,11 @@ async def _parked(temporal: Client, queue: str) -> list[Finding]:
     # A machine that is parked keeps its phase, and a cluster has no reason.
     count, some = await _some(temporal, queue, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
     if not count:
-        return [ok("workflows", "none that stands still after an error of Hostler's own")]
+        return [ok("workflows", "none is parked after an error in Hostler itself")]
     renew = "`hostler describe` says why; once a fixed worker runs: hostler renew machine|pool|class|cluster NAME"
     if "rollout/" in some:
-        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool goes on without it"
-    return [problem("workflows", f"{count} stand still after an error of Hostler's own: {some}", renew)]
+        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool continues without it"
+    return [problem("workflows", f"{count} are parked after an error in Hostler itself: {some}", renew)]
 
 
 async def _some(temporal: Client, queue: str, condition: str) -> tuple[int, str]:
@@ -194,7 +194,7 @@ async def _clock(temporal: Client) -> list[Finding]:
     finally:
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
-    return [warning("temporal", "its clock cannot be told: it did not note a poll")]
+    return [warning("temporal", "its clock is not known: it did not record a poll")]
 
 
 async def _poll(temporal: Client, identity: str) -> None:

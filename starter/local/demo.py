@@ -91,7 +91,7 @@ class Demo:
         if await self._launches():
             raise DemoError(f"RunInstances was over before the worker was killed, after {SLOW_CALL:g} s")
         self.screen.say(f"RunInstances was in flight when process {worker.pid}, the worker, got SIGKILL")
-        self.screen.say("the worker was killed; the life goes on")
+        self.screen.say("the worker was killed; the workflow continues")
 
     async def _look(self) -> Description:
         description = await self.hostler.describe(MACHINE)
@@ -113,7 +113,7 @@ class Demo:
                     raise DemoError(f"{MACHINE}: {description.failure}")
                 if description.result is not None and state is not None:
                     last = state.model_copy(update={"journal": description.result.journal})
-                    self.screen.show(last, "nothing any more: it is gone")
+                    self.screen.show(last, "nothing: it is gone")
                 if reached(description) and state is not None:
                     return state
                 await self._pause()
@@ -121,7 +121,7 @@ class Demo:
     async def _show_node(self, state: MachineState) -> None:
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
             node = await kube.get(node_path(state.status.node_name or ""))
-        self.screen.say(f"{MACHINE} is Running; kubectl would show its Node so:")
+        self.screen.say(f"{MACHINE} is Running; kubectl would show its Node like this:")
         (machine,) = self.manifests.machines
         for line in node_facts(node, {MACHINE_NAME_LABEL, *machine.spec.node_template.metadata.labels}):
             self.screen.say(f"  {line}")
@@ -210,15 +210,18 @@ async def demo(screen: DemoView, keep: bool) -> None:
         directory=FOLDER, fresh=True, ports=Ports.any(), api_server_kubeconfig=cluster, terminate=TERMINATE
     )
     async with Stack(options, screen.say) as stack:
-        screen.say(f"they run; Temporal's web UI, while it lasts: {stack.ui}")
+        screen.say(f"all are running; Temporal's web UI, until the demo ends: {stack.ui}")
         hostler = HostlerClient(await stack.connect(), stack.settings, cluster=CLUSTER)
         await Demo(stack, hostler, screen).run()
         screen.say("")
         if keep:
-            for line in ("It goes on running until Ctrl-C.", "", *words(stack)):
+            for line in ("It keeps running until Ctrl-C.", "", *words(stack)):
                 screen.say(line)
             await asyncio.Event().wait()
-    screen.say("That was a life. To play with it yourself: make up (web UI at http://127.0.0.1:8233), then docs/.")
+    screen.say(
+        "That was the whole life of a machine. To try it yourself: make up (web UI at http://127.0.0.1:8233), then "
+        "docs/."
+    )
 
 
 async def run(screen: DemoView, keep: bool) -> int:

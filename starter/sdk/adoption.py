@@ -90,7 +90,7 @@ async def _start(connection: Connection, state: MachineState, life: Life | None,
             )
         except WorkflowAlreadyStartedError:
             raise Refused(
-                f"machine {state.name} has a workflow since a moment ago: hostler describe machine {state.name}"
+                f"machine {state.name} has just got a workflow: hostler describe machine {state.name}"
             ) from None
 
 
@@ -107,13 +107,13 @@ async def _tell(machines: Machines, life: Life, name: str, uid: str | None, clus
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
     if life is not None and life.running:
         raise Refused(
-            f"machine {name} has a workflow that runs, there is nothing to adopt: hostler describe machine {name}"
+            f"machine {name} has a running workflow, so there is nothing to adopt: hostler describe machine {name}"
         )
     if life is not None and life.status == "COMPLETED":
         raise Refused(
-            f"machine {name} came to its end by itself{since(life.closed)}, and all it had is gone: there is nothing "
-            "to adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
-            "answered after its end: delete it at the cloud"
+            f"machine {name} was deleted completely{since(life.closed)}: there is nothing to adopt. A VM that still "
+            "has its name is left from an even earlier machine, or was created by a call that was answered too "
+            "late: delete it in the cloud"
         )
 
 
@@ -133,10 +133,12 @@ def _wanted(
     machines = [m for m in manifests if isinstance(m, Machine)]
     manifest = next((m for m in machines if m.metadata.name == name), None)
     if machines and manifest is None:
-        raise Refused(f"machine {name} is not in the files; in them: {', '.join(m.metadata.name for m in machines)}")
+        raise Refused(
+            f"machine {name} is not in the files; they contain: {', '.join(m.metadata.name for m in machines)}"
+        )
     if manifest is None and former is None:
         raise Refused(
-            f"nothing is recorded of machine {name} of cluster {cluster}: give its manifests, a Machine and its "
+            f"nothing is recorded about machine {name} of cluster {cluster}: give its manifests, a Machine and its "
             "MachineClass (-f FILE)"
         )
     spec = manifest.spec if manifest else former.spec if former else None
@@ -167,7 +169,7 @@ def _state(
     """What the new workflow begins with."""
     now = datetime.now(UTC)
     attempt = _attempt(wanted.machine_class, vm, former, now)
-    end = f"; its former workflow ended as {life.status}{since(life.closed)}" if life else ""
+    end = f"; its earlier workflow ended as {life.status}{since(life.closed)}" if life else ""
     asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
@@ -200,16 +202,16 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if not any(isinstance(m, Machine) for m in manifests):
-        whose = "its former workflow had" if former else f"pool {state.pool} has in revision {state.revision}"
-        notes.append(f"spec and class are those that {whose}")
+        whose = "of its earlier workflow" if former else f"of pool {state.pool} in revision {state.revision}"
+        notes.append(f"spec and class are those {whose}")
     if former is not None and former.deletion is not None and former.uid == vm.uid:
         again = "hostler recreate" if former.deletion.recreate else "hostler delete"
-        notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
+        notes.append(f"it was being deleted, which is not continued: repeat it with `{again} machine {state.name}`")
     if (until := state.status.preserve.expiry_time) is not None:
         notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
     if vm.state == members.UNLISTED:
         notes.append(
-            f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "
-            "and what is left of disks and NICs is deleted"
+            f"its account lists no VM for it: it checks by id now; if the VM is gone, pool {state.pool} replaces it, "
+            "and remaining disks and NICs are deleted"
         )
     return tuple(notes)

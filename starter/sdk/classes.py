@@ -118,7 +118,7 @@ class Classes(EntityClient[ClassState]):
             return state.updated
 
         def late(state: ClassState) -> str:
-            return f"class {name}: generation {state.generation} is not everywhere in time: {_left(state)}"
+            return f"class {name}: generation {state.generation} has not reached every machine in time: {_left(state)}"
 
         return await look_until(
             partial(self.get, name, cluster=cluster), reached, late, timeout=timeout, progress=progress

@@ -82,7 +82,7 @@ class Clusters(EntityClient[ClusterState]):
         found = await self._described(name, None)
         if found is not None and found.status in FROM_OUTSIDE:
             await self._begin(name)
-            return Sent(message="its workflow, which was ended from outside, is begun again")
+            return Sent(message="its workflow, which somebody had ended, is started again")
         return await self._ask(name, "renew", reason)
 
     async def pause(self, name: str, *, reason: str = "") -> Sent:

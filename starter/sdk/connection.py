@@ -69,7 +69,7 @@ class Connection:
 def word(name: str) -> str:
     """Only a name goes into ids and queries. Raises Refused."""
     if not names.is_name(name):
-        raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
+        raise Refused(f"{name!r} is not a name: use lower-case letters, digits, '-' and '.'")
     return name
 
 
@@ -122,14 +122,14 @@ async def _follow(client: Client, known: dict[str, Any], replace: Callable[[Clie
             if said.get("tls") != known.get("tls"):
                 client = await asyncio.wait_for(_reconnected(client, said), CONNECT_TIMEOUT)
                 replace(client)
-                log.info("connected to Temporal anew, with other certificates")
+                log.info("reconnected to Temporal with new certificates")
             elif any(said.get(key) != known.get(key) for key in ("api_key", "rpc_metadata")):
                 client.api_key = said.get("api_key")
                 client.rpc_metadata = said.get("rpc_metadata") or {}
-                log.info("Temporal is called with another API key or other metadata")
+                log.info("Temporal is called with a new API key or new metadata")
         except _TROUBLES as e:
             words = (str(e) or type(e).__name__).splitlines()[0]  # the lines that follow quote the file
-            log.warning("Temporal's credentials have changed, and cannot be taken: %s", words)
+            log.warning("Temporal's credentials have changed, but cannot be used: %s", words)
         else:
             known = said
 

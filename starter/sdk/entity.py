@@ -98,7 +98,7 @@ class EntityClient(ABC, Generic[StateT]):
         """Asks for its end; one that is gone already is no error."""
         found = await self._known(name, cluster)
         if not runs(found):
-            return Sent(f"is gone already{since(found.close_time)}", gone=True)
+            return Sent(f"is already gone{since(found.close_time)}", gone=True)
         return await self.send(name, "delete", intent, cluster=cluster)
 
     # -- inside -------------------------------------------------------------------------------------------------------

@@ -64,11 +64,11 @@ def translated() -> Iterator[None]:
 def _translate(error: RPCError) -> HostlerError:
     text = error.message
     if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-        return Interrupted(f"Temporal does not answer any more: {text}; try again, or look at its log")
+        return Interrupted(f"Temporal no longer answers: {text}; try again, or look at its log")
     if "search attribute" in text:
         return Refused(f"Temporal's namespace does not know Hostler's search attributes ({text}): run `hostler setup`")
     if error.status == RPCStatusCode.NOT_FOUND and text.lower().startswith("namespace"):
         return Unreachable(f"Temporal: {text.rstrip('.')}: create it, or set TEMPORAL_NAMESPACE or temporal.namespace")
     if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED):
-        return Refused(f"Temporal refuses: {text}: look at the API key or the client certificate (temporal.toml)")
+        return Refused(f"Temporal refuses: {text}: check the API key or the client certificate (temporal.toml)")
     return HostlerError(f"Temporal: {error.status.name}: {text}")

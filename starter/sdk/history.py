@@ -162,7 +162,7 @@ class Calls:
     async def _at_last(self, attempt: int, last: Failure) -> str:
         error = await self.converter.decode_failure(last)
         looks = isinstance(error, ApplicationError) and error.category == ApplicationErrorCategory.BENIGN
-        at = f"done at the {_nth(attempt)} look" if looks else f"succeeded at the {_nth(attempt)} try"
+        at = f"done at the {_nth(attempt)} attempt" if looks else f"succeeded at the {_nth(attempt)} attempt"
         return f"{at}; before: {_words(error)}"
 
 
@@ -250,9 +250,9 @@ async def _happened(event: HistoryEvent, converter: DataConverter) -> AsyncItera
             if task.HasField("failure"):
                 yield "WorkflowTaskFailed", await words(task.failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-            yield "CancelRequested", "a cancellation of the workflow was asked for; it changes nothing"
+            yield "CancelRequested", "a cancellation of the workflow was requested; it has no effect"
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
-            yield "ContinuedAsNew", "goes on in a new run"
+            yield "ContinuedAsNew", "continues in a new run"
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
             yield "WorkflowFailed", await words(event.workflow_execution_failed_event_attributes.failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:

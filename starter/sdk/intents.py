@@ -96,4 +96,4 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer:
         raise Unanswered from None
     except Exception as e:  # for example a task that fails, too many updates at once, an unreadable answer
         words = f"{e.status.name}: {e.message}" if isinstance(e, RPCError) else f"{type(e).__name__}: {e}"
-        raise Unanswered(f"asked at once, it was not answered ({words})") from None
+        raise Unanswered(f"a direct request was not answered ({words})") from None

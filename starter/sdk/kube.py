@@ -23,7 +23,7 @@ async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[Kube]:
         try:
             await kube.ready()
         except (SettingsError, KubeError) as e:
-            raise HostlerError(f"{e}: look at clusters.{name}.kubeconfig in the settings") from None
+            raise HostlerError(f"{e}: check clusters.{name}.kubeconfig in the settings") from None
         with explained(kube):
             yield kube
     finally:

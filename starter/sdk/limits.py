@@ -62,8 +62,8 @@ async def apply(client: Client, settings: Settings) -> None:
             if wanted is not None:
                 raise SettingsError(
                     f"clouds.{queue.provider}.callsPerSecondPerAccount: this Temporal server keeps no limit per "
-                    f"account ({e.message}): let this worker's user write the namespace, or take the setting away "
-                    f"and give busy accounts a task queue of their own (clouds.{queue.provider}.queues)"
+                    f"account ({e.message}): let this worker's user update the namespace, or remove the setting and "
+                    f"give busy accounts a task queue of their own (clouds.{queue.provider}.queues)"
                 ) from None
 
 

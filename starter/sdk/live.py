@@ -187,7 +187,7 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
     words = f"last poll at {time:%H:%M:%S} UTC by {identity}"
     if not lately(poll, now):
         return f"nobody polls {task_queue} ({words})"
-    return f"nobody polls {task_queue}, or the worker there does not get on ({words})"
+    return f"nobody polls {task_queue}, or the worker there is stuck ({words})"
 
 
 async def folded(

@@ -55,12 +55,12 @@ async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineCl
         found |= described.state.accounts
     if found:
         return list(found.values())
-    give = "give the MachineClasses that its machines are made of (-f FILE)"
+    give = "give the MachineClasses of its machines (-f FILE)"
     if described.no_answer:
         raise NoAnswer(f"cluster {cluster} cannot be asked which cloud accounts it uses: {described.no_answer}")
     if described.state is None:
         raise Refused(f"cluster {cluster} is not watched, so nothing says which cloud accounts it uses: {give}")
-    raise Refused(f"cluster {cluster} has no machine that was made in a cloud account: {give}")
+    raise Refused(f"cluster {cluster} has no machine that was created in a cloud account: {give}")
 
 
 async def sweep(connection: Connection, cluster: str, where: Iterable[Account]) -> SweepReport:
@@ -97,11 +97,11 @@ async def _report(connection: Connection, handle: WorkflowHandle[object, SweepRe
             there = live.lately(await live.last_poll(temporal, queue), now)
             if not there or time.monotonic() > end:
                 absence = await live.absence(temporal, queue, now)
-                await handle.terminate(reason="nobody waits for it any more")
-                raise NoAnswer(f"the cloud accounts cannot be looked into: {absence}")
+                await handle.terminate(reason="the wait for it was given up")
+                raise NoAnswer(f"the cloud accounts cannot be searched: {absence}")
         return call.result()
     except WorkflowFailureError as e:
-        raise HostlerError(f"the look for orphans failed ({handle.id}): {live.failure_words(e)}") from None
+        raise HostlerError(f"the search for orphans failed ({handle.id}): {live.failure_words(e)}") from None
     finally:
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)

@@ -45,8 +45,8 @@ async def find(connection: Connection, wanted: MachineState, known: MachineState
     report = await orphans.sweep(connection, wanted.cluster, accounts.values())
     for key, why in report.unread.items():
         raise Refused(
-            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
-            f"machine {wanted.name}'s is not known"
+            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted, because the "
+            f"VM of machine {wanted.name} is not known"
         )
     return OwnerlessVms(
         accounts=accounts,
@@ -70,28 +70,32 @@ def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -
     """The one VM to adopt. Raises Refused, with what there is, when there is none or it is not clear which."""
     if not found:
         raise Refused(
-            f"account {account} has no VM with the tag hostler.io/machine={name} that nobody owns, and an adoption "
-            "needs a VM: volumes and NICs that are left carry the same tag, delete them at the cloud; a new machine "
-            "is made by `hostler apply`"
+            f"account {account} has no VM with the tag hostler.io/machine={name} and without an owner, and an "
+            "adoption needs a VM. Remaining volumes and NICs have the same tag: delete them in the cloud; `hostler "
+            "apply` creates a new machine"
         )
     lives = sorted({vm.uid for vm in found})
     if uid is None and len(lives) > 1:
-        raise Refused(f"machine {name} has VMs of {len(lives)} lives: say which one (--uid UID)\n{_listed(found)}")
+        raise Refused(
+            f"machine {name} has VMs with {len(lives)} different uids: choose one (--uid UID)\n{_listed(found)}"
+        )
     chosen = [vm for vm in found if uid is None or vm.uid == uid]
     if not chosen:
-        raise Refused(f"machine {name} has no VM with uid {uid}, and an adoption needs one; there is\n{_listed(found)}")
+        raise Refused(
+            f"machine {name} has no VM with uid {uid}, and an adoption needs one; the VMs are\n{_listed(found)}"
+        )
     # A VM that is going already counts only where there is no other.
     chosen = [vm for vm in chosen if vm.state != GOING] or chosen
     if len(chosen) > 1:
         raise Refused(
-            f"machine {name} has {len(chosen)} VMs of one life, and a machine has one: delete all but one at the "
-            f"cloud, then adopt\n{_listed(chosen)}"
+            f"machine {name} has {len(chosen)} VMs with one uid, but a machine has only one VM: delete all but one "
+            f"in the cloud, then adopt\n{_listed(chosen)}"
         )
     (vm,) = chosen
     if not vm.uid:
         raise Refused(
-            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: put it back "
-            "with the value that they carry, then adopt"
+            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: set it "
+            "again to the value that they have, then adopt"
         )
     return vm
 
@@ -103,6 +107,6 @@ def _listed(vms: Sequence[OwnedVm]) -> str:
 def refuse_what_may_be_anothers(name: str, vm: OwnedVm, there: OwnerlessVms) -> None:
     if vm.provider_id in there.doubtful:
         raise Refused(
-            f"{vm.provider_id} carries the name {name} and no tag of an installation, and this server knows no "
-            f"workflow of it: it may be another Hostler's, which looks after it. If it is yours: --uid {vm.uid}"
+            f"{vm.provider_id} has the name {name} but no installation tag, and this server knows no workflow for "
+            f"it: another Hostler may manage it. If it is yours: --uid {vm.uid}"
         )

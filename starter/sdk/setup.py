@@ -75,8 +75,8 @@ async def check_namespace(client: Client) -> None:
         if e.status != RPCStatusCode.NOT_FOUND:
             raise
         raise SetupError(
-            f"namespace {client.namespace!r} does not exist; "
-            f"make it: temporal operator namespace create -n {client.namespace}"
+            f"namespace {client.namespace!r} does not exist; create it: temporal operator namespace create -n "
+            f"{client.namespace}"
         ) from None
 
 
@@ -112,7 +112,7 @@ def _by_hand(namespace: str, missing: dict[str, IndexedValueType.ValueType], err
         for name, kind in missing.items()
     )
     return (
-        f"this server keeps its operator API to administrators ({error.message}). Register the search attributes:\n"
-        f"  on Temporal Cloud: tcld namespace search-attributes add --namespace {namespace} {cloud}\n"
-        f"  on a server of your own, as an administrator: {own}"
+        f"this server allows only administrators to use its operator API ({error.message}). Register the search "
+        f"attributes:\n  on Temporal Cloud: tcld namespace search-attributes add --namespace {namespace} {cloud}\n  "
+        f"on a server of your own, as an administrator: {own}"
     )

@@ -217,7 +217,7 @@ async def test_nothing_is_made_before_the_account_is_known_and_recorded(
 
 
 async def test_an_attempt_that_fell_silent_tells_its_account_too() -> None:
-    details = [{"message": "the VM is being made", "account": "1"}]
+    details = [{"message": "the VM is being created", "account": "1"}]
     silent = TimeoutError("no heartbeat", type=TimeoutType.HEARTBEAT, last_heartbeat_details=details)
     failed = ActivityError(
         "failed",

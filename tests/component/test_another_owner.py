@@ -30,11 +30,12 @@ from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import Lost
 from resources import owner
+from resources.cluster.state import PoolsInput
 from resources.converter import data_converter
 from resources.intents import Answer, Intent
 from resources.machine.manifest import MachineTemplate
 from resources.machine.state import MachineState, Phase
-from resources.machine_class.state import ClassIntent, ClassState
+from resources.machine_class.state import ClassId, ClassIntent, ClassState
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, cluster_id, machine_id
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
@@ -150,15 +151,25 @@ async def test_it_starts_its_machines_in_their_places(quorum: Quorum) -> None:
     assert told.machine_class.provider_spec["vmTags"] == {"team": "b"}
 
 
+async def test_a_new_cluster_and_a_new_class_find_it(quorum: Quorum) -> None:
+    """Those of a former workflow that was ended from outside: by visibility."""
+    pools, classes = PoolActivities(quorum.deps), ClassActivities(quorum.deps)
+
+    async def found() -> tuple[list[str], list[str]]:
+        users = await classes.find_users(ClassId(cluster=quorum.cluster, name="c1"))
+        return (await pools.find_pools(PoolsInput(cluster=quorum.cluster))).names, users.users
+
+    await eventually(found, lambda seen: "quorum/main" in seen[1] and seen[0] == ["quorum/main"], "it is found")
+
+
 async def test_an_ill_one_is_permitted_and_replaced_in_its_place(quorum: Quorum) -> None:
     first, second = await quorum.running()
     await quorum.be(second, phase="Unknown", asks=True)
     names = await eventually(quorum.running, lambda now: len(now) == 2 and second not in now, "another in its place")
     assert names[0] == first
-    reasons = [h.reason for h in (await quorum.state()).journal]
-    assert (
-        reasons.index("RepairGranted") < reasons.index("Unhealthy") < len(reasons) - 1 - reasons[::-1].index("Missing")
-    )
+    told = ("Missing", "RepairGranted", "Unhealthy")
+    reasons = [h.reason for h in (await quorum.state()).journal if h.reason in told]
+    assert reasons == ["Missing", "Missing", "RepairGranted", "Unhealthy", "Missing"]
     assert (await quorum.state()).members[names[1]].placement == PLACES[1]
 
 

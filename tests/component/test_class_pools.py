@@ -43,7 +43,7 @@ async def test_a_pool_is_told_before_machines(idle: Classes) -> None:
         await idle.report(P, 2, applied=0)
         await idle.report("m1", 2, UpdateState.OUTDATED)
         await idle.report("m2", 2, UpdateState.OUTDATED)
-        state = await eventually(idle.state, lambda s: s.updated, "all are done")
+        state = await eventually(idle.state, lambda s: s.updated, "all have the newest")
         assert state.states == [(UpdateState.OUTDATED, "", 2)]  # only machines are counted
         assert state.progress.states == state.states
         assert state.last_updated_generation == 2
@@ -78,7 +78,7 @@ async def test_a_class_is_not_deleted_while_pools_use_it(classes: Classes) -> No
     delete = MachineClassWorkflow.delete
     assert await refused(classes.handle.execute_update(delete, Intent(id="a"))) == (
         "machineclass c1 is used by 1 pool (p) and 1 machine (m1): delete them first, or give them another class "
-        "(hostler update-class MACHINE CLASS; of a pool, apply its manifest with another one)"
+        "(hostler update-class MACHINE CLASS; for a pool, apply its manifest with another class)"
     )
     for name in (P, "m1"):
         await classes.handle.signal(MachineClassWorkflow.forget_user, name)
@@ -137,7 +137,7 @@ def state(**users: User) -> ClassState:
 def test_the_page_in_the_web_ui_names_pools() -> None:
     newest = OLD._replace(generation=2, applied=2)
     shown = details(state(m1=newest, pool__p=newest, pool__q=newest))
-    assert "- 2 pools and 1 machine, all are done with it\n- Used by pool p, pool q\n" in shown
+    assert "- 2 pools and 1 machine, all have the newest generation\n- Used by pool p, pool q\n" in shown
     assert "Used by" not in details(state(m1=newest))
 
 

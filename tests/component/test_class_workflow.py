@@ -223,7 +223,7 @@ async def test_how_many_at_a_time_is_an_annotation(classes: Classes) -> None:
         await classes.user(name)
     for wrong in ("0", "many", "-1"):
         annotations = {UPDATE_CONCURRENCY_ANNOTATION: wrong}
-        assert f"{wrong!r} is no number of machines" in await refused(
+        assert f"{wrong!r} is not a number of machines" in await refused(
             classes.apply(snapshot(team="b"), annotations=annotations)
         )
     await classes.apply(snapshot(team="b"), annotations={UPDATE_CONCURRENCY_ANNOTATION: "1"})
@@ -376,7 +376,7 @@ async def test_what_counts_as_a_change(classes: Classes) -> None:
     assert answer == "configured; generation 2: hot update of vmTags; needs replacement: ami"
     credentials = snapshot(ami="ami-2", team="b").model_copy(update={"credentials_secret_ref": {"name": "s2"}})
     answer = await classes.apply(credentials)
-    assert answer == "configured; generation 3: nothing that a running VM carries"
+    assert answer == "configured; generation 3: nothing that affects a running VM"
     found = await classes.state()
     assert [(c.generation, c.requested_by, c.hot, c.rolls) for c in found.changes] == [
         (1, "", [], []),
@@ -508,7 +508,7 @@ async def test_an_error_of_our_own_parks_it(idle: Classes, monkeypatch: pytest.M
         await idle.start()
         parked = await eventually(idle.state, lambda s: s.parked, "a parked class")
         assert parked.parked == "ValueError: a bug"
-        assert "Stands still" in details(parked)
+        assert "Parked" in details(parked)
         monkeypatch.undo()
         await idle.user("m1")
         await idle.handle.execute_update(MachineClassWorkflow.renew_by_update, Intent(id="r"))
@@ -557,11 +557,11 @@ async def test_the_page_in_the_web_ui(classes: Classes) -> None:
     shown = details(await classes.state())
     for words in (
         "### Class c1, generation 2",
-        "1 machine, **1 not done with it**, 0 without word of it",
-        "every machine carries: 1",
+        "1 machine, **1 without the newest generation**, 0 not told yet",
+        "every machine has: 1",
         "Failed (NotAuthorized): 1",
         "m1: may not",
-        "What can be done about NotAuthorized: At the cloud: correct the Secret",
+        "What can be done about NotAuthorized: If the cloud refuses: correct the Secret",
         "alice: hot update of vmTags",
     ):
         assert words in shown

@@ -102,7 +102,7 @@ async def test_a_life(working: Place) -> None:
         "Class:        c1, generation 1",
         "Provider ID:  aws:///eu-west-1/i-m1",
         "Create Successful",
-        "Failed, if two looks agree:  20",
+        "Failed, if two fresh looks agree:  20",
         "(in 29m)",
         "plays Running",
         f"What can be done:  {next_step('Playing', working.cluster, 'm1')}",
@@ -137,7 +137,7 @@ async def test_an_end_and_a_new_life(working: Place) -> None:
     assert (missing.code, missing.out) == (1, "")
     assert "is gone since" in missing.err
     reborn = (await working.run("apply", "-f", "-", stdin=manifests)).ok()
-    assert "machine/m1 created: a machine of this name is gone since" in reborn
+    assert "machine/m1 created: the earlier machine of this name has been gone since" in reborn
     assert "this is a new one" in reborn
 
 
@@ -200,7 +200,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     (files / "notes.txt").write_text("not a manifest")
     refused = await working.run("apply", "-f", str(files))
     assert (refused.code, refused.out) == (1, "")
-    assert "machine orphan: class 'nowhere' is in none of the files, and not applied before" in refused.err
+    assert "machine orphan: class 'nowhere' is in none of the files and was not applied before" in refused.err
     assert not (working.folder / "secrets").exists()
     assert (await working.run("describe", "machine", "good")).code == 1
 
@@ -211,7 +211,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     for manifests, words in (
         (text(class_yaml(), machine_yaml("m1"), machine_yaml("m1")), "given more than once"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "kind 'Pod' is not known"),
-        ("", "no manifests in it"),
+        ("", "contains no manifests"),
         (text({**machine_yaml("bad"), "spec": {"class": {"name": "c1"}, "drainTimeout": "soon"}}), "drainTimeout"),
     ):
         refused = await working.run("apply", "-f", "-", stdin=manifests)
@@ -303,7 +303,7 @@ async def test_wait_tells_what_happens(working: Place) -> None:
     ended = await working.run("wait", "machine", "slow", "--for", "deleted")
     assert ended.code == 1
     described = (await working.run("describe", "machine", "slow")).ok()
-    for words in ("what it owned may still exist", "Pending, when its workflow ended", "UID: ", "machine slow begins"):
+    for words in ("its resources may still exist", "Pending, when its workflow ended", "UID: ", "machine slow begins"):
         assert words in described
     assert described.count("hostler adopt machine slow --cluster") == 1
     assert "Waiting for" not in described
@@ -390,7 +390,7 @@ async def test_clusters_of_the_settings(working: Place) -> None:
 
     refused = await working.run("apply", "-f", "-", "--cluster", "typo", stdin=text(class_yaml(), machine_yaml()))
     assert (refused.code, refused.out) == (1, "")
-    assert f"cluster 'typo' is not in the settings; known clusters: {here}, {there}" in refused.err
+    assert f"cluster 'typo' is not in the settings; the known clusters are: {here}, {there}" in refused.err
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -77,12 +77,12 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
     described = (await working.hostler("describe", "class", "c1")).ok()
     for words in (
         "Generation:    2",
-        "Last updated:  1: the newest that every user carries",
+        "Last updated:  1: the newest that all its users have",
         "At a time:     10 (annotation hostler.io/update-concurrency)",
         "Failed    NotAuthorized   1",
         "may not create tags",
         "(in 9m",  # the next try
-        "What can be done about NotAuthorized: At the cloud: correct the Secret",
+        "What can be done about NotAuthorized: If the cloud refuses: correct the Secret",
         "hot update of vmTags\n",
         "created\n",
         "Applied",  # the journal
@@ -135,7 +135,7 @@ def test_who_has_still_to_take_a_change_is_named() -> None:
     for words in (
         "Generation 2 is under way:\n",
         f"  Being updated:      {first} and 2 more\n",
-        "  Told, no word yet:  silent\n",
+        "  Told, no report yet:  silent\n",
         "  Not told yet:       3; 20 at a time",
     ):
         assert words in shown, shown
@@ -174,12 +174,12 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
         "secret/s1 configured: its values, which are not shown",
         "machineclass/c1 configured: generation 1 -> 2",
         "  providerSpec.ami: ami-1 -> ami-2: needs replacement (Outdated)",
-        "  providerSpec.monitoring: (none) -> true: touches no VM that runs",
+        "  providerSpec.monitoring: (none) -> true: affects no running VM",
         "  providerSpec.vmTags.team: a -> b: hot update",
         "  touches 2 machines (m1, m2)",
         "machine/m1 configured",
-        "  metadata.labels.colour: (none) -> red: taken in place",
-        "  spec.drainTimeout: 2h -> 1h: taken in place",
+        "  metadata.labels.colour: (none) -> red: applied in place",
+        "  spec.drainTimeout: 2h -> 1h: applied in place",
         "machine/m2 configured: its class tells it",
     ]
     files = (secret_yaml("other"), wanted, machine, machine_yaml("m2"))
@@ -193,7 +193,7 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
     assert shown == [
         "machineclass/c2 created",
         "machine/m2 configured",
-        "  spec.class.name: c1 -> c2: taken in place",
+        "  spec.class.name: c1 -> c2: applied in place",
         "  providerSpec.ami: ami-1 -> ami-9: needs replacement (Outdated)",
     ]
 
@@ -218,7 +218,7 @@ async def test_what_will_be_refused_is_refused_before_anything_is_sent(working: 
     bad = class_yaml(**{key: "1"})
     bad["metadata"]["annotations"] = {"hostler.io/update-concurrency": "many"}
     refused = await working.run("apply", "-f", "-", stdin=text(bad))
-    assert (refused.code, "'many' is no number of machines; write 1 or more" in refused.err) == (1, True)
+    assert (refused.code, "'many' is not a number of machines; write 1 or more" in refused.err) == (1, True)
     for more in ([], ["--dry-run"]):
         refused = await working.run("apply", "-f", "-", *more, stdin=text(*wanted))
         assert (refused.code, f"machineclass c1: the tag {key} may not be removed" in refused.err) == (1, True)

@@ -82,7 +82,7 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
         assert f"cluster {name} still has 1 machine (m1): delete them first" in refused.err
         assert (await place.run("delete", "cluster", name, "--dry-run")).code == 1
         renewed = await place.run("renew", "cluster", name)
-        assert renewed.ok() == f"cluster/{name} renewal: a new run begins when the watch has returned\n"
+        assert renewed.ok() == f"cluster/{name} renewal: a new run begins once the watch has returned\n"
 
         (await place.run("delete", "machine", "m1", "--wait")).ok()
 
@@ -113,11 +113,11 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
         described = await eventually(lambda: _lines(place, name, "Machines:     1"), "its machine in the list")
         ended = next(i for i, line in enumerate(described) if line.startswith("Ended:"))
         assert described[ended + 1].strip() == (
-            "from outside (TERMINATED): a worker of the role watch begins it again within a minute; at once: hostler "
+            "by somebody (TERMINATED): a worker with the role watch restarts it within a minute; at once: hostler "
             f"renew cluster {name}"
         )
         again = (await place.run("renew", "cluster", name)).ok()
-        assert again == f"cluster/{name} renewal: its workflow, which was ended from outside, is begun again\n"
+        assert again == f"cluster/{name} renewal: its workflow, which somebody had ended, is started again\n"
         described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
         assert any("BackAgain" in line for line in described)
 
@@ -184,7 +184,7 @@ async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
 
         assert (await eventually(shown, "the pause in the list"))[1] == [name, "Paused", "1", "1"]
         described = (await place.run("describe", "cluster", name)).ok()
-        for words in ("UTC by alice: a storm", f"to go on: {goes_on}", "Tells pools:  p1", "Paused "):
+        for words in ("UTC by alice: a storm", f"to resume: {goes_on}", "Tells pools:  p1", "Paused "):
             assert words in described
 
         refused = await place.run("delete", "cluster", name)

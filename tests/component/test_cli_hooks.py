@@ -97,7 +97,7 @@ async def test_hooks_come_and_go(real: Real) -> None:
     assert one == {"kind": "preDrain", "name": "EtcdQuorumOperator", "owner": "clusteroperator/etcd", "holds": False}
 
     removed = await real.hook("remove", "EtcdQuorumOperator")
-    assert removed.endswith("is removed; the drain is not held any more\n")
+    assert removed.endswith("is removed; the drain is no longer held up\n")
     assert len((await real.hook("list")).splitlines()) == 2
     none = await real.place.run("hook", "list", f"machine/{real.name}", "--kind", "preDrain")
     assert (none.code, none.out, none.err) == (0, "", f"Machine {real.name} has no preDrain hooks.\n")
@@ -116,8 +116,8 @@ async def test_the_command_in_the_wait_frees_the_machine(real: Real) -> None:
 
 async def test_what_is_refused(real: Real) -> None:
     for words, said in (
-        (("add", real.name, "no name", "--owner", "bob"), "is no hook's name"),
-        (("add", real.name, "Backup", "--owner", "me"), "is no hook's owner"),
+        (("add", real.name, "no name", "--owner", "bob"), "is not a hook's name"),
+        (("add", real.name, "Backup", "--owner", "me"), "is not a hook's owner"),
         (("remove", real.name, "Backup"), "has no hook 'Backup'; it has preTerminate example.com/Backup of backup op"),
         (("remove", real.name, "example.com/Backup", "--owner", "bob"), "is backup operator's and not bob's"),
     ):
@@ -127,7 +127,7 @@ async def test_what_is_refused(real: Real) -> None:
     for wrong in (("add", real.name, "Backup"), ("add", real.name, "Backup", "--owner", "bob", "--kind", "post")):
         assert (await real.place.run("hook", *wrong)).code == 2
     node = await real.place.run("hook", "list", "node/n")
-    assert (node.code, "'node/n' is no machine; write NAME or machine/NAME" in node.err) == (2, True)
+    assert (node.code, "'node/n' is not a machine; write NAME or machine/NAME" in node.err) == (2, True)
     gone = await real.place.run("hook", "list", "m-none")
     assert (gone.code, "m-none" in gone.err) == (1, True)
 

@@ -114,7 +114,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
     assert len(machines.there) == 4
 
     dry = (await place.run("delete", "pool", "p1", "--dry-run")).ok()
-    assert dry.startswith("machinedeployment/p1 deletion, with 4 machines (dry run)\n  1 step, if all goes well:\n")
+    assert dry.startswith("machinedeployment/p1 deletion, with 4 machines (dry run)\n  1 step, if nothing fails:\n")
     assert "1.   PoolDeleted: Deleting 4 machines" in dry
     deleted = await place.run("delete", "pool", "p1", "--wait", "--reason", "no use")
     said, done = deleted.ok().splitlines()
@@ -126,7 +126,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
     for words in ("Started", "Created", "ReplicasMissing", "Applied", "DeleteAsked", "PoolDeleted"):
         assert words in story, story
     page = (await place.run("describe", "pool", "p1")).ok()
-    for words in ("Phase:     (gone)", "Nothing is left of it.", "with 4 machines by", ": no use"):
+    for words in ("Phase:     (gone)", "Nothing is left.", "with 4 machines by", ": no use"):
         assert words in page, page
     gone = await place.run("get", "pool", "p1")
     assert (gone.code, "pool p1 is gone since" in gone.err) == (1, True)
@@ -136,7 +136,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
         ran = await place.run(*refused)
         assert (ran.code, "is gone since" in ran.err) == (1, True), ran
     (again,) = await apply(place, pool_yaml())
-    assert "machinedeployment/p1 created: a pool of this name is gone since" in again
+    assert "machinedeployment/p1 created: the earlier pool of this name has been gone since" in again
     assert again.endswith("; this is a new one")
 
 
@@ -168,7 +168,7 @@ async def test_scaling_as_kubectl_does(place: Place, machines: Machines) -> None
 
     before = sorted(machines.there)
     dry = (await place.run("scale", "pool", "p1", "--replicas", "1", "--remove", before[1], "--dry-run")).ok()
-    assert dry.startswith("machinedeployment/p1 scaling (dry run)\n  1 step, if all goes well:\n")
+    assert dry.startswith("machinedeployment/p1 scaling (dry run)\n  1 step, if nothing fails:\n")
     assert f"Deleting 1 machine ({before[1]})" in dry
     assert sorted(machines.there) == before  # nothing was changed by asking
     said = (await place.run("scale", "pool", "p1", "--replicas", "1", "--remove", before[1])).ok()
@@ -223,7 +223,7 @@ async def test_what_a_manifest_does_not_give_stays_as_it_is(place: Place, machin
     bare["spec"]["minReadySeconds"] = 1
     assert (await diff(place, bare))[1][:2] == [
         "machinedeployment/p1 configured: replicas kept at 2",
-        "  spec.minReadySeconds: 0 -> 1: pool: no machine is replaced for it",
+        "  spec.minReadySeconds: 0 -> 1: pool: no machine is replaced",
     ]
     (said,) = await apply(place, bare)
     assert said == "machinedeployment/p1 configured: minReadySeconds changed; replicas kept at 2"
@@ -250,7 +250,7 @@ async def test_everything_is_judged_before_anything_is_sent(place: Place, machin
     ran = await place.run("apply", "-f", "-", stdin=text(pool_yaml(), pool_yaml("p2", machine_class="c2")))
     assert (ran.code, ran.out) == (1, "")
     for pool, name in (("p1", "c1"), ("p2", "c2")):
-        words = f"pool {pool}: class '{name}' is in none of the files, and not applied before: add the MachineClass"
+        words = f"pool {pool}: class '{name}' is in none of the files and was not applied before: add the MachineClass"
         assert words in ran.err
     twice = await place.run("apply", "-f", "-", stdin=text(class_yaml(), pool_yaml(), pool_yaml(replicas=1)))
     assert f"pool p1 of cluster {place.cluster}: given more than once" in twice.err
@@ -312,11 +312,11 @@ async def test_a_changed_pool_is_shown_field_by_field_and_step_by_step(place: Pl
     steps = next(i for i, line in enumerate(lines) if line.startswith("  rolls 3 machines"))
     assert lines[:steps] == [
         "machinedeployment/p1 configured",
-        "  spec.minReadySeconds: 0 -> 1: pool: no machine is replaced for it",
+        "  spec.minReadySeconds: 0 -> 1: pool: no machine is replaced",
         "  spec.template.spec.class.name: c1 -> c2: needs replacement (a rollout)",
         "  spec.template.spec.drainTimeout: 2h -> 1h: hot update",
         "  spec.template.spec.nodeTemplate.metadata.labels.tier: (none) -> gold: hot update",
-        "  metadata.labels.team: (none) -> a: pool: no machine is replaced for it",
+        "  metadata.labels.team: (none) -> a: pool: no machine is replaced",
         "  providerSpec.ami: ami-1 -> ami-9: needs replacement (a rollout)",
     ]
     assert lines[steps].startswith("  rolls 3 machines to revision 2; ")
@@ -371,7 +371,7 @@ async def test_a_rollout_that_does_not_get_on_is_described(place: Place, machine
     (await place.run("rollout", "pause", "p1")).ok()
     stands = await place.run("wait", "pool", "p1")
     assert (stands.code, stands.out) == (1, "")
-    assert "the rollout of pool p1 stands: RolloutPaused: The rollout is paused" in stands.err
+    assert "the rollout of pool p1 is blocked: RolloutPaused: The rollout is paused" in stands.err
     assert f"hostler rollout resume {of}" in (await place.run("describe", "pool", "p1")).ok()
     (await place.run("rollout", "resume", "p1")).ok()
     machines.slow.clear()
@@ -412,8 +412,8 @@ async def test_waiting_for_what_cannot_come(place: Place, machines: Machines) ->
     lost = await place.run("wait", "pool", "p1", "--for", "deleted")
     assert (lost.code, "the workflow of pool p1 ended as TERMINATED" in lost.err) == (1, True)
     page = (await place.run("describe", "pool", "p1")).ok()
-    assert "Its workflow was ended from outside (TERMINATED): its machines go on without it." in page
-    assert "What can be done: apply its manifest again, which begins a new pool (hostler apply -f FILE): no" in page
+    assert "Somebody ended its workflow (TERMINATED): its machines continue without it." in page
+    assert "What can be done: apply its manifest again, which creates a new pool (hostler apply -f FILE): no" in page
 
 
 # -- without a worker -------------------------------------------------------------------------------------------------
@@ -433,11 +433,11 @@ async def test_without_a_worker_everything_is_recorded_and_said(place: Place, im
         assert words in page, page
     printed = await place.run("get", "pool", "p1", "-o", "yaml")
     assert yaml.safe_load(printed.ok())["spec"]["replicas"] == 1
-    assert "the spec is what was asked for" in printed.err
+    assert "the spec is what was requested" in printed.err
     dry = await place.run("scale", "pool", "p1", "--replicas", "5", "--dry-run")
     assert (dry.code, "pool p1 cannot be asked: nobody polls" in dry.err) == (1, True), dry
     shown = await diff(place, pool_yaml(replicas=7))
-    assert shown[1][1] == "  spec.replicas: 1 -> 7: pool: no machine is replaced for it"
+    assert shown[1][1] == "  spec.replicas: 1 -> 7: pool: no machine is replaced"
     assert shown[1][2].startswith("  what it would do is not known: pool p1 cannot be asked: nobody polls")
 
     waits = asyncio.create_task(place.hostler("wait", "pool", "p1"))
@@ -531,9 +531,9 @@ async def test_who_types_it_another_way_is_told_how(place: Place, words: str, sa
 async def test_the_help_speaks_of_pools(place: Place) -> None:
     for words, says in (
         (("delete",), "is refused while machines or pools use the class"),
-        (("delete",), "that has no pools and machines any more"),
-        (("pause",), "Default: the settings' own."),
-        (("rollout", "resume"), "Let rollouts go on: past a pause"),
+        (("delete",), "that has no pools and machines left"),
+        (("pause",), "Default: the settings' default cluster."),
+        (("rollout", "resume"), "Resume rollouts: after a pause"),
     ):
         shown = " ".join((await place.run(*words, "--help")).ok().split())
         assert says in shown, shown

@@ -118,7 +118,7 @@ async def test_a_machine_is_found_by_its_node(working: Place) -> None:
     assert ran.out.startswith("machine/m1 preservation: ")
     assert ran.err.splitlines() == [
         f"error: no machine of cluster {working.cluster!r} has node 'ghost': `hostler get machines --cluster "
-        f"{working.cluster}` shows each one's node; one that has not joined yet has none",
+        f"{working.cluster}` shows the nodes; a machine has none until its node has joined",
         f"error: machine 'ghost' of cluster {working.cluster!r} is not known: `hostler get machines --cluster "
         f"{working.cluster}` lists those that are",
     ]
@@ -140,7 +140,7 @@ async def test_a_node_of_two_machines_is_nobodys(working: Place) -> None:
     ran = await working.run("preserve", "node/node-m1")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        f"error: node node-m1 of cluster {working.cluster} is that of m1 and m2: say which machine is meant\n"
+        f"error: node node-m1 of cluster {working.cluster} belongs to m1 and m2: give the machine's name\n"
     )
     (await working.run("preserve", "m2")).ok()
 
@@ -170,19 +170,19 @@ async def test_a_selection(working: Place) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("preserve",), "say which: names (MACHINE or NODE...), -l SELECTOR, or --all"),
-        (("preserve", "m1", "--all"), "names, or -l, or --all: one of them"),
-        (("preserve", "m1", "--when-failed", "--never"), "--when-failed, or --never: one of them"),
-        (("preserve", "m1", "--never", "--for", "8h"), "--never has no time"),
-        (("preserve", "m1", "--for", "8h", "--until", "2036-12-01T18:00:00Z"), "--for, or --until: one of them"),
+        (("preserve",), "give names (MACHINE or NODE...), -l SELECTOR, or --all"),
+        (("preserve", "m1", "--all"), "give names, -l or --all, and only one of them"),
+        (("preserve", "m1", "--when-failed", "--never"), "give either --when-failed or --never"),
+        (("preserve", "m1", "--never", "--for", "8h"), "--never takes no time"),
+        (("preserve", "m1", "--for", "8h", "--until", "2036-12-01T18:00:00Z"), "give either --for or --until"),
         (("preserve", "m1", "--for", "soon"), "'soon' is not a duration; write it like 20m, 1h30m or 90s"),
         (("preserve", "m1", "--until", "2036-12-01 18:00"), "has no time zone"),
-        (("preserve", "m1", "--until", "tomorrow"), "'tomorrow' is no time; write it like 2026-12-01T18:00:00Z"),
-        (("preserve", "pool/p1"), "'pool' is no kind that this command knows; it knows machine, node"),
-        (("preserve", "machine"), "'machine' names nothing; write machine NAME"),
-        (("extend", "m1"), "say how long: --for TIME from now on, or --until TIME"),
-        (("get", "pools", "--preserved"), "--preserved goes with machines, without names"),
-        (("get", "machines", "m1", "--preserved"), "--preserved goes with machines, without names"),
+        (("preserve", "m1", "--until", "tomorrow"), "'tomorrow' is not a time; write it like 2026-12-01T18:00:00Z"),
+        (("preserve", "pool/p1"), "'pool' is not a kind for this command; it takes machine, node"),
+        (("preserve", "machine"), "'machine' has no name; write machine NAME"),
+        (("extend", "m1"), "give --for DURATION (from now on), or --until TIME"),
+        (("get", "pools", "--preserved"), "--preserved is only for machines, without names"),
+        (("get", "machines", "m1", "--preserved"), "--preserved is only for machines, without names"),
     ],
     ids=lambda v: "-".join(v).replace("/", "-").replace(" ", "_") if isinstance(v, tuple) else "",
 )
@@ -199,7 +199,7 @@ async def test_a_time_that_has_passed_is_refused(working: Place) -> None:
         assert (ran.code, ran.out) == (1, "")
         assert ran.err == ("error: 2001-12-01 17:00:00 UTC is in the past: give a later time, or release it\n")
         assert (await working.run(command, "m1", "--for", "0")).err == (
-            "error: it cannot be preserved for no time: give a longer one, or release it\n"
+            "error: the duration must be longer than 0; to end a preservation, release the machine\n"
         )
     assert (await state_of(working)).status.preserve.own is None
     (await working.run("preserve", "m1", "--until", "2101-12-01T18:00+01:00")).ok()
@@ -251,7 +251,7 @@ async def test_a_failed_one_that_is_kept_may_be_well_again(working: Place) -> No
         assert (ran.code, ran.out) == (124, "")
         assert ran.err == (
             f"error: machine m1 is Failed:Preserved (Playing), not {phase}, after 0.1s; it is kept until 2101-12-01 "
-            "18:00:00 UTC, and Running again when its Node is well by then\n"
+            "18:00:00 UTC, and becomes Running if its Node is healthy again by then\n"
         )
     for name, phase in (("m1", "Pending"), ("m2", "Running")):
         ran = await working.run("wait", "machine", name, f"--for=phase={phase}", "--timeout", "60s")
@@ -320,7 +320,7 @@ async def test_describe_shows_it(working: Place) -> None:
     page = (await working.run("describe", "machine", "m1")).ok()
     assert "Phase:        Running:Preserved" in page
     section = page.partition("\nPreserved:\n")[2].partition("\n\n")[0]
-    for words in ("(in 7h", "asked of the machine (now)", "by alice, ", ": it swaps"):
+    for words in ("(in 7h", "a request to the machine (now)", "by alice, ", ": it swaps"):
         assert words in section
     for command in ("release", "extend"):
         assert f"hostler {command} m1 --cluster {working.cluster}" in section

@@ -75,7 +75,7 @@ async def test_a_rollout_is_followed_to_its_end(place: Place, machines: Machines
     machines.slow.add(2)
     assert "revision 2 replaces 3 machines" in (await place.run("rollout", "restart", "pool/p1")).ok()
     shown = await waits_by(place, "NewMachinesNotReady")
-    assert shown.code == 0, "it goes on by itself"
+    assert shown.code == 0, "it continues on its own"
     assert "RolledOut: Created 1 machine of revision 2: 3 of 4 allowed (replicas 3 + maxSurge 1)" in shown.out
     late = await place.run("rollout", "status", "p1", "--timeout", "10ms")
     assert late.code == 1
@@ -138,12 +138,12 @@ async def test_a_paused_rollout_stands_until_somebody_resumes_it(place: Place, m
     (await place.run("rollout", "restart", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
     assert stands.code == 1
-    assert "error: the rollout of pool p1 stands: RolloutPaused: " in stands.err
+    assert "error: the rollout of pool p1 is blocked: RolloutPaused: " in stands.err
     assert f"error: what can be done: {next_step('RolloutPaused', place.cluster, 'p1', 'pool')}" in stands.err
     once = await status(place)
     assert (once.code, "Rollout:   stands" in once.out) == (1, True)
     assert {m.revision for m in machines.there.values()} == {1}
-    assert "goes on" in (await place.run("rollout", "resume", "p1")).ok()
+    assert "continues" in (await place.run("rollout", "resume", "p1")).ok()
     (await place.run("rollout", "status", "p1")).ok()
     assert {m.revision for m in machines.there.values()} == {2}
 
@@ -176,7 +176,7 @@ async def test_a_rollout_whose_machines_never_join_stands(place: Place, machines
     machines.lost.add(2)
     (await place.run("rollout", "restart", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
-    assert (stands.code, "stands: NewMachinesNeverJoin: " in stands.err) == (1, True)
+    assert (stands.code, "is blocked: NewMachinesNeverJoin: " in stands.err) == (1, True)
     assert sorted(m.revision for m in machines.there.values()) == [1, 1, 1, 2], "it cost the surge"
     (await place.run("rollout", "undo", "p1", "--reason", "bad image")).ok()
     shown = (await place.run("rollout", "status", "p1")).ok()
@@ -212,7 +212,7 @@ async def test_who_follows_a_rollout_goes_on_with_the_one_that_comes_after_it(pl
     (await place.run("rollout", "restart", "p1")).ok()
     lines = (await process.stdout.read()).decode().splitlines()
     assert await process.wait() == 0
-    assert "p1: revision 3 has come after revision 2" in lines
+    assert "p1: revision 3 has replaced revision 2" in lines
     assert lines[-1] == "pool p1 is rolled out: revision 3, 3 of 3 machines available"
 
 
@@ -225,7 +225,7 @@ async def test_an_aborted_rollout_keeps_the_old_machines(place: Place, machines:
     await waits_by(place, "NewMachinesNotReady")
     assert "aborted" in (await place.run("rollout", "abort", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
-    assert (stands.code, "stands: RolloutAborted: " in stands.err) == (1, True)
+    assert (stands.code, "is blocked: RolloutAborted: " in stands.err) == (1, True)
     assert [m.revision for m in machines.there.values()].count(1) == 3
 
     async def unmarked() -> bool:
@@ -250,7 +250,7 @@ async def test_all_pools_of_a_cluster_are_followed(place: Place, machines: Machi
     both = await place.run("rollout", "status", "p1", "p2")
     assert both.code == 1
     assert "pool p1 is rolled out: revision 2" in both.out
-    assert "the rollout of pool p2 stands: RolloutPaused" in both.err
+    assert "the rollout of pool p2 is blocked: RolloutPaused" in both.err
 
 
 async def test_a_terminal_shows_a_bar(place: Place, machines: Machines) -> None:
@@ -309,7 +309,7 @@ async def test_revisions_and_going_back(place: Place, machines: Machines) -> Non
         "Reason:   kernel",
         "Class:    c1, generation 1",
         "  ami: ami-1",
-        "Rollout:   Complete: 3 of 3 machines are of it, all available",
+        "Rollout:   Complete: 3 of 3 machines are of this revision, all available",
         "Machines:  3 of 3 updated, 3 of them available, 0 old ones left",
     ):
         assert words in shown
@@ -344,7 +344,7 @@ async def test_a_restart_is_rehearsed(place: Place, machines: Machines) -> None:
 async def test_there_may_be_nothing_to_go_back_to(place: Place, machines: Machines, words: list[str]) -> None:
     await rolled_out(place)
     refused = await place.run("rollout", *words, "p1")
-    assert (refused.code, "there is no former revision to go back to" in refused.err) == (1, True)
+    assert (refused.code, "there is no earlier revision to go back to" in refused.err) == (1, True)
 
 
 async def test_what_is_not_there_is_said(place: Place, machines: Machines) -> None:
@@ -440,7 +440,7 @@ async def test_rollouts_that_run_and_that_have_ended(place: Place, machines: Mac
     ours = [row[1:3] for row in everywhere if row[0] == place.cluster]
     assert ours == [["p1", "3"], ["p1", "2"]]
     wide = (await place.run("get", "rollouts", "p1", "-o", "wide")).ok()
-    assert "3 of 3 machines are of it, all available" in wide
+    assert "3 of 3 machines are of this revision, all available" in wide
     assert "Waits for 1 of 1 machines of revision 3 to be available" in wide
     names = (await place.run("get", "rollouts", "-o", "name")).ok()
     assert names.splitlines() == ["rollout/p1/3", "rollout/p1/2"]
@@ -460,7 +460,7 @@ async def test_who_looks_right_after_apply_waits_for_the_rollout_to_come(place: 
     await apply(place, ami="ami-2")
     early = await status(place)
     assert early.code == 0
-    assert "goes on by itself: pool p1 has not heard yet of generation 2 of class c1" in early.out
+    assert "continues on its own: pool p1 does not know yet of generation 2 of class c1" in early.out
     machines.heard.set()
     shown = (await place.run("rollout", "status", "p1")).ok()
     assert shown.splitlines()[-1] == "pool p1 is rolled out: revision 2, 3 of 3 machines available"

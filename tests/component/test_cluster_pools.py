@@ -393,7 +393,7 @@ async def test_an_account_that_nobody_uses_any_more_is_forgotten(idle: Cluster) 
         await eventually(idle.state, lambda s: "gone" in s.unused, "it is in doubt")
         state = await eventually(idle.state, lambda s: list(s.accounts) == [ACCOUNT.key], "it is forgotten")
         assert state.classes == {"big": [ACCOUNT.key]}
-        assert ("AccountForgotten", f"{OTHER.key}: no class names it any more") in await idle.journal()
+        assert ("AccountForgotten", f"{OTHER.key}: no class uses it any longer") in await idle.journal()
 
 
 async def test_a_cluster_of_an_older_worker_learns_whose_its_accounts_are(idle: Cluster) -> None:
@@ -428,7 +428,7 @@ async def test_a_pool_that_was_ended_from_outside_is_found_out(cluster: Cluster)
     await cluster.ask(ClusterWorkflow.pause)
     await cluster.until_heard("p", WELL, PAUSED)
     await eventually(cluster.state, lambda s: list(s.pools) == ["p"], "only p")
-    words = "pool dead has no workflow that runs, and has not said that it ends"
+    words = "pool dead has no running workflow, although it was not deleted"
     assert ("PoolMissing", words) in await cluster.journal()
 
 
@@ -513,12 +513,12 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
     state = await cluster.state()
     assert state.pause is not None
     since = f"since {state.pause.time:%Y-%m-%d %H:%M:%S} UTC by alice: a storm"
-    assert f"**Paused** {since}. To go on: `{goes_on}`" in details(state)
+    assert f"**Paused** {since}. To resume: `{goes_on}`" in details(state)
     assert "- Pools: p, q" in details(state)
 
     assert await cluster.ask(ClusterWorkflow.pause, id="i-1") == answer  # the same intent once more
     assert await cluster.ask(ClusterWorkflow.pause) == f"cluster {cluster.name} is paused already, {since}"
-    assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} goes on"
+    assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} is resumed"
     assert await cluster.heard("p") == [WELL, PAUSED, WELL]
     await eventually(cluster.phase, lambda p: p == "Watching", "the phase")
     assert await cluster.ask(ClusterWorkflow.resume) == f"cluster {cluster.name} is not paused"
@@ -550,7 +550,7 @@ async def test_who_has_not_heard_of_a_pause_is_named(idle: Cluster) -> None:
     async with idle.worker():
         await idle.start(searched=True, looked=True, parked="KeyError: 'x'", pools={"p": None})
         answer = await idle.ask(ClusterWorkflow.pause)
-        assert answer.endswith("; not told yet: 1 pool (p); each is told as soon as that succeeds")
+        assert answer.endswith("; not told yet: 1 pool (p); it is tried again until it succeeds")
         assert (await idle.state()).pause is not None
 
 
@@ -609,7 +609,7 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
         assert (state.pause.requested_by, state.pause.reason, state.api) == ("alice", "a storm", None)
         assert state.ended is not None
         (back,) = [h.message for h in state.journal if h.reason == "BackAgain"]
-        assert back.startswith(f"the workflow was ended from outside at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
+        assert back.startswith(f"somebody ended the workflow at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
 
 
 async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: Cluster) -> None:
@@ -716,7 +716,7 @@ async def test_who_comes_while_the_watches_return_keeps_it(idle: Cluster) -> Non
         await eventually(lambda: _cancels(idle), what="the watch is asked to return")
         await idle.use("big", ACCOUNT)
         returns.set()
-        kept = ("Refused", f"cluster {idle.name} is not removed: class big came at the same time")
+        kept = ("Refused", f"cluster {idle.name} is not removed: class big was added at the same time")
         await eventually(idle.journal, lambda j: kept in j, "it is kept")
         await eventually(lambda: _watched(idle), lambda n: n == 2, "a new watch")
         await idle.pool("p")
@@ -745,7 +745,7 @@ async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
     async with idle.worker():
         await idle.until_heard("p", WELL)
         assert await idle.journal() == [
-            ("Refused", f"cluster {idle.name} is not removed: pool p came at the same time")
+            ("Refused", f"cluster {idle.name} is not removed: pool p was added at the same time")
         ]
         await idle.client.get_workflow_handle(pool_id(idle.name, "p")).signal(DeafPool.stop)
         await idle.handle.signal(ClusterWorkflow.forget_pool, "p")
@@ -784,9 +784,9 @@ def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
     unread = given().after(None, ENDED).ended
     assert unread is not None
     assert gap_words(unread, NOON + timedelta(seconds=42)) == (
-        "the workflow was ended from outside at 2031-01-01 12:00:00 UTC (TERMINATED), and is back after 42s: every "
-        "machine is told afresh of its Node and VM; what it knew could not be read: if the cluster was paused, it is "
-        "not any more"
+        "somebody ended the workflow at 2031-01-01 12:00:00 UTC (TERMINATED), and is back after 42s: every "
+        "machine is told afresh of its Node and VM; its earlier state could not be read: if the cluster was paused, "
+        "it no longer is"
     )
     assert classes_only_of(former, ACCOUNT.key) == ["big"]
     former.classes["big"] = [ACCOUNT.key, OTHER.key]  # which of its machines are in which is not known

@@ -49,7 +49,7 @@ async def test_words_of_the_command_line(place: Place) -> None:
     assert await offered(place, "get", "machines", "--output=j") == ["--output=json"]
     assert await offered(place, "completion", "") == ["bash", "zsh", "fish"]
     helped = (await place.run("__complete", "--", "doc")).ok()
-    assert helped.startswith("doctor\tFind out what is wrong")
+    assert helped.startswith("doctor\tCheck settings, Temporal")
 
     # The shells see one word here, click two.
     assert await offered(place, "wait", "machine", "m1", "--for=phase=R") == ["--for=phase=Running"]

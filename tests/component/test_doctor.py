@@ -97,7 +97,7 @@ async def test_all_is_well(idle: Stack) -> None:
             f"queue {drain_queue('demo', idle.settings.queue_prefix)}: polled by 1 worker",
             "cluster demo: its API at https://127.0.0.1:",
             "cluster demo: the account of these settings may do all that a worker does in a cluster",
-            "cluster demo: watched, with 1 machine; the API answers it since ",
+            "cluster demo: watched, with 1 machine; the API has answered it since ",
             "secrets: the account of these settings may read Secrets of cluster demo in namespace default",
             "cloud aws: http://127.0.0.1:",
             "versions: hostler ",
@@ -207,21 +207,21 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
         found = await seen(
             idle,
             "workflows",
-            "5 stand still after an error of Hostler's own: cluster/demo, machine/demo/parked, machineclass/demo/c1, "
+            "5 are parked after an error in Hostler itself: cluster/demo, machine/demo/parked, machineclass/demo/c1, "
             "machinedeployment/demo/p1, rollout/demo/p1/2",
         )
         for handle in (parked_class, parked_pool, parked_story):
             await handle.terminate()
         assert "hostler renew machine|pool|class|cluster NAME. A rollout/…" in bad(found)["workflows"]
-        assert "its watch stands still: KeyError: ours" in bad(found)["cluster demo"]
+        assert "its watch is parked: KeyError: ours" in bad(found)["cluster demo"]
         await cluster.terminate()
         await idle.started["parked"].terminate()
 
         idle.started["broken"] = await idle.client.start_workflow(
             "NobodyKnowsThis", id=f"broken-{prefix}", task_queue=prefix, task_timeout=timedelta(seconds=1)
         )
-        found = await seen(idle, "workflows", f"the code of 1 fails again and again: broken-{prefix}")
-        assert not any("stand still" in words for words in bad(found).values())
+        found = await seen(idle, "workflows", f"the workflow tasks of 1 keep failing: broken-{prefix}")
+        assert not any("are parked" in words for words in bad(found).values())
 
 
 async def test_the_watch_tells_of_what_it_cannot_reach(idle: Stack) -> None:
@@ -277,7 +277,7 @@ async def test_clouds_and_secrets_that_are_wrong(idle: Stack) -> None:
     assert messages[0] == "files of defaultSecret are missing: accessKey: keys/access"
     assert messages[1].startswith(f"{closed} cannot be reached from here")
     assert "which only the workers of its queue ask" in next(f.message for f in found if f.subject == "cloud gcp")
-    assert "there is no such directory here" in bad(found)["secrets"]
+    assert "there is no such directory on this machine" in bad(found)["secrets"]
     assert "the default cluster 'elsewhere' is none of demo" in bad(found)["settings"]
 
     folder = idle.settings_file.parent / "nowhere"
@@ -393,14 +393,14 @@ async def test_what_each_account_may_take_is_what_the_server_keeps(idle: Stack) 
             return {f.subject.removeprefix(subject): f.message for f in await examine(idle.settings_file)}
 
         def all_polled(said: dict[str, str]) -> bool:
-            return all("; at most 4 calls/s of each account" in said.get(q, "") for q in ("", "-own", "-former"))
+            return all("; at most 4 calls/s for each account" in said.get(q, "") for q in ("", "-own", "-former"))
 
         said = await eventually(polled, all_polled)
         assert "; for AWS/*/big; at most" in said["-own"]
         assert "; for no account any more; at most" in said["-former"]
         change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 3}})
         found = await seen(idle, subject, "callsPerSecondPerAccount is 3 in these settings")
-    assert "start the worker again" in bad(found)[subject]
+    assert "restart the worker" in bad(found)[subject]
 
 
 async def test_queues_are_those_that_a_worker_polls(idle: Stack) -> None:

@@ -186,7 +186,7 @@ async def test_a_budget_that_can_never_allow_it_is_named_once(drain: Drain) -> N
     await drain.budget("web", {"matchLabels": {"app": "web"}}, currentHealthy=2, expectedPods=2)
     blocked = "; ".join(f"default/web-{n} blocked by PDB web (0 disruptions allowed)" for n in range(2))
     advice = (
-        "PDB web is misconfigured: its pods are all healthy (2 of 2) and still none may go; "
+        "PDB web is misconfigured: all its pods are healthy (2 of 2), and still none may be evicted; "
         "lower its minAvailable, raise its maxUnavailable or add pods"
     )
     assert await drain.waits() == f"0 of 2 pods gone; {blocked}, force at 14:05; {advice}"
@@ -209,7 +209,7 @@ async def test_two_budgets_on_one_pod(drain: Drain) -> None:
     blocked = "default/web-1 blocked by PDBs one and two, force at 14:05"
     assert (
         await drain.waits()
-        == f"0 of 1 pods gone; {blocked}; the eviction API wants one PDB for a pod: delete all but one"
+        == f"0 of 1 pods gone; {blocked}; the eviction API allows one PDB per pod: delete all but one"
     )
     assert await drain.waits(force=True, deadline=None) == "0 of 1 pods gone"
     assert await drain.names() == set()

@@ -126,7 +126,7 @@ async def registered_anew(drain: Drain) -> None:
 async def test_a_node_without_provider_id_is_waited_for_and_not_drained(drain: Drain) -> None:
     await registered_anew(drain)
     words = await drain.waits(node_uid=ANOTHER_OBJECT)
-    assert words.startswith("node n-1 has no providerID and is not the object that joined, so whether it is this VM's")
+    assert words.startswith("node n-1 has no providerID and is not the object that joined, so it is not known whether")
     assert words.endswith("(or kubelet --provider-id), not for longer than 14:05")
     assert (drain.evicted(), "unschedulable" in (await node(drain, NODE)).get("spec", {})) == ([], False)
     await drain.kube.patch(f"{NODES}/{NODE}", {"spec": {"providerID": VM}})
@@ -146,6 +146,6 @@ async def test_it_ends_with_the_deadline_or_when_the_vm_does_not_run(drain: Drai
     """Its name is reported as left, its pods are left alone: the address of a dead VM may have another one's Node."""
     await registered_anew(drain)
     output = await drain.once(node_uid=ANOTHER_OBJECT, **{how: True})
-    assert output == DrainOutput(left=["node n-1: whose it is is not known"])
+    assert output == DrainOutput(left=["node n-1: the VM that it belongs to is not known"])
     assert await drain.names() == {"whose"}
     assert (drain.evicted(), "unschedulable" in (await node(drain, NODE)).get("spec", {})) == ([], False)

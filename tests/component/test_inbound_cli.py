@@ -92,7 +92,7 @@ async def test_a_message_that_cannot_be_taken_is_refused_in_words(
             "signal 'renew' takes one argument, Intent as JSON"
         ] * 2
         assert "signal 'renew': Intent: Input should be an object" in lines[2]
-        assert lines[3].startswith("there is no signal 'nonsense'; there are ")
+        assert lines[3].startswith("unknown signal 'nonsense'; the signals are ")
         await handle.execute_update("renew", Intent(id="r"), id="r")  # and a proper message is accepted
         assert (await handle.query("describe"))["parked"] is None
         assert await failed_tasks(handle) == []
@@ -111,7 +111,7 @@ async def test_a_start_that_cannot_be_ends_with_words(
     assert described.status is WorkflowExecutionStatus.FAILED
     events = [e async for e in handle.fetch_history_events()]
     failure = events[-1].workflow_execution_failed_event_attributes.failure
-    assert f"a start of {type_}" in failure.message
+    assert f"the input of {type_}" in failure.message
     assert failure.application_failure_info.non_retryable
     assert await failed_tasks(handle) == []
 

@@ -86,14 +86,14 @@ async def test_what_is_neither_answered_nor_refused_is_recorded(error: BaseExcep
     if isinstance(error, WorkflowUpdateRPCTimeoutOrCancelledError):
         assert sent.message == "recorded; no worker is polling q"
     else:
-        assert sent.message.startswith("recorded; asked at once, it was not answered (")
+        assert sent.message.startswith("recorded; a direct request was not answered (")
 
 
 async def test_a_task_that_fails_is_asked_again_and_then_the_intent_is_recorded() -> None:
     """The server gives an update up when the task that carried it failed; most often the next one does not."""
     handle = Handle(FAILED_TASK)
     sent = await send(handle)
-    words = "asked at once, it was not answered (FAILED_PRECONDITION: Workflow Task in failed state)"
+    words = "a direct request was not answered (FAILED_PRECONDITION: Workflow Task in failed state)"
     assert (sent.message, sent.recorded) == (f"recorded; {words}", True)
     assert handle.sent == ["update"] * intents.TRIES + ["signal i"]
 

@@ -271,11 +271,11 @@ SAYS = f"import time; sys.stderr.write('no role: token={CANARY}\\n'); "
     [
         (SAYS + "sys.exit(2)", r"failed with exit code 2: no role: token=\*\*\*$"),
         ("sys.exit(2)", "exit code 2: it said nothing"),
-        (f"print('{CANARY}')", "no ExecCredential"),
-        ("print('[]')", "no ExecCredential"),
+        (f"print('{CANARY}')", "not an ExecCredential"),
+        ("print('[]')", "not an ExecCredential"),
         ("while True: print('x' * 65536)", "more than 1048576 bytes"),
-        (SAYS + "time.sleep(600)", "not answered within 2 s, and was ended"),
-        ("import time; time.sleep(600)", "not answered within 2 s, and was ended"),
+        (SAYS + "time.sleep(600)", "not answered within 2 s, and was killed"),
+        ("import time; time.sleep(600)", "not answered within 2 s, and was killed"),
     ],
 )
 async def test_a_plugin_that_fails(
@@ -305,8 +305,8 @@ async def _turns() -> None:
     ("status", "words"),
     [
         ({}, "neither a token nor a certificate"),
-        ({"clientCertificateData": CANARY}, "certificate without key"),
-        ({"token": CANARY, "expirationTimestamp": "tomorrow"}, "no ExecCredential"),
+        ({"clientCertificateData": CANARY}, "certificate without a key"),
+        ({"token": CANARY, "expirationTimestamp": "tomorrow"}, "not an ExecCredential"),
     ],
 )
 async def test_an_answer_that_is_none(
@@ -326,7 +326,7 @@ async def test_an_answer_that_is_none(
     ("fields", "words"),
     [
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1 is not supported"),
-        ({"interactiveMode": "Always"}, "wants to ask a person"),
+        ({"interactiveMode": "Always"}, "wants to prompt a user"),
         ({"command": "no-such-program", "installHint": "install it"}, "no-such-program cannot be run.*; install it"),
         ({"command": ""}, "no command"),
     ],

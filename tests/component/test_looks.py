@@ -114,7 +114,10 @@ async def test_a_node_without_provider_id_is_known_by_its_uid(deeds: Deeds) -> N
         (activities.remove_ready_taint, ReadyInput(**at)),
     ):
         failure = await deeds.fails(method, input)
-        assert (failure.type, "node n-1 is gone, or is not known to be" in failure.message) == ("not_found", True)
+        assert (failure.type, "node n-1 is gone, or is no longer known to belong" in failure.message) == (
+            "not_found",
+            True,
+        )
     assert deeds.world.frame.calls("kubernetes", "patch nodes") == []
 
 
@@ -137,7 +140,7 @@ async def test_a_stale_node_is_removed_when_nothing_of_it_lives(deeds: Deeds) ->
     (gone,) = deeds.world.frame.calls("kubernetes", "delete nodes")
     preconditions = {"uid": seen["uid"], "resourceVersion": seen["resourceVersion"]}
     assert gone.request["body"] == {"preconditions": preconditions}
-    assert await remove(deeds, node) == StaleNodeOutput(removed=True, message="it was gone already")
+    assert await remove(deeds, node) == StaleNodeOutput(removed=True, message="it was already gone")
 
 
 async def test_a_stale_node_that_lives_stays(deeds: Deeds) -> None:
@@ -146,10 +149,10 @@ async def test_a_stale_node_that_lives_stays(deeds: Deeds) -> None:
     assert "showed life at" in (await remove(deeds, node)).message
     assert (await remove(deeds, node, provider_id=VM)).message == f"its providerID is {OTHER_VM}"
     strike(deeds, "delete nodes", code="Conflict", status=409)
-    assert (await remove(deeds, node, timedelta(hours=9))).message == "somebody has just written to node n-1"
+    assert (await remove(deeds, node, timedelta(hours=9))).message == "somebody has just changed node n-1"
     assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
     # Nothing can be said of another object: it has come since, and is not the one that stood in the way.
-    assert (await remove(deeds, node, timedelta(hours=9), uid="another")).message == "it was gone already"
+    assert (await remove(deeds, node, timedelta(hours=9), uid="another")).message == "it was already gone"
     assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
 
 
@@ -299,7 +302,7 @@ async def test_a_token_that_somebody_removed_is_said_and_not_made_again(deeds: D
     assert await words(deeds, given, vm) == NO_TOKEN
     assert len(deeds.world.frame.calls("kubernetes", "create secrets")) == 1
     await deeds.node("n-1")
-    assert (await words(deeds, given, vm)).startswith(f"{NO_TOKEN}; node n-1 is there but has no providerID: ")
+    assert (await words(deeds, given, vm)).startswith(f"{NO_TOKEN}; node n-1 exists but has no providerID: ")
 
 
 async def test_a_token_of_another_machine_with_the_same_id_is_none_of_ours(deeds: Deeds) -> None:
@@ -329,10 +332,10 @@ async def test_a_node_without_or_with_another_provider_id_is_said(deeds: Deeds) 
     given, vm = await pending(deeds)
     await deeds.node("n-1")
     ccm = "waiting for the cloud-controller-manager (or kubelet --provider-id)"
-    assert await words(deeds, given, vm) == f"node n-1 is there but has no providerID: {ccm}"
+    assert await words(deeds, given, vm) == f"node n-1 exists but has no providerID: {ccm}"
     await deeds.world.kube.delete(f"{NODES}/n-1")
     await deeds.node("n-1", OTHER_VM)
-    theirs = f"node n-1 is there, but its providerID is {OTHER_VM}: it is another VM's"
+    theirs = f"node n-1 exists, but its providerID is {OTHER_VM}: it belongs to another VM"
     assert await words(deeds, given, vm) == theirs
     await deeds.world.kube.delete(f"{NODES}/n-1")
     await deeds.node("n-1", vm, ready="False")
@@ -397,7 +400,7 @@ async def test_c13_a_vm_without_a_provider_id_is_an_error_and_adopted_at_the_nex
     failure = await deeds.fails(MachineActivities(deeds.deps).create_machine, input)
     info = ErrorInfo.model_validate(failure.details[0])
     assert (info.error_class, failure.non_retryable) == (ErrorClass.UNKNOWN, True)
-    assert "answered without a providerID, so nobody can say which VM it made" in info.message
+    assert "answered without a providerID, so it is not known which VM it created" in info.message
     assert given.machine.uid in info.message
     assert deeds.client.started == []
     output = await deeds.attempt(MachineActivities(deeds.deps).create_machine, input)

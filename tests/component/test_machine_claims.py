@@ -98,7 +98,7 @@ async def test_not_found_against_a_ready_node_is_a_contradiction(
     await pool.told(lambda r: r.phase is Phase.RUNNING)
     before = len(await pool.heard())
     seen = await contradicted(temporal, machines, handle)
-    assert condition(seen).startswith(f"the cloud finds no {VM}, but the kubelet of node node-1 lives")
+    assert condition(seen).startswith(f"the cloud does not find {VM}, but the kubelet of node node-1 is alive")
     assert "nothing is done on the cloud's word" in condition(seen)
     assert [h.reason for h in seen.journal[-2:]] == ["VMNotFound", "VMContradiction"]
     assert machines.stubs.called("tell_node")[-1].story[0].reason == "VMContradiction"
@@ -189,7 +189,7 @@ async def test_what_cannot_be_read_decides_nothing_and_says_so(
     machines.stubs.then("look_at_node", *[classified(ErrorClass.AUTH, "not now")] * 2)
     await lost(machines, handle)
     cannot = await eventually(lambda: state(handle), lambda s: s.journal[-1].reason == "CannotConfirm")
-    assert "nothing is decided on old news" in cannot.journal[-1].message
+    assert "nothing is decided on stale information" in cannot.journal[-1].message
     for _ in range(2):
         await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
     first = await looked_at(handle)
@@ -278,7 +278,7 @@ async def test_the_status_watch_of_a_node_that_has_joined_is_weighed_too(
     for _ in range(3):
         await temporal.fast_forward(handle, 2 * LEASE)
     failed = await phase(handle, Phase.FAILED)
-    assert "before its node took work" in next(h.message for h in failed.journal if h.reason == "VMGone")
+    assert "before its node was ready for pods" in next(h.message for h in failed.journal if h.reason == "VMGone")
     assert (await pool.told(lambda r: r.phase is Phase.FAILED)).vm is Vm.GONE
 
 

@@ -216,7 +216,7 @@ async def test_a_node_that_cannot_be_written_is_said_until_it_can(machines: Mach
 
     for words in ("failed calling webhook", "failed calling another webhook"):
         await handle.signal(MachineWorkflow.observe, machines.facts(unwritable=words))
-    first = ["node node-1 cannot be written, and is tried again: failed calling webhook"]
+    first = ["node node-1 cannot be written; it is tried again: failed calling webhook"]
     assert await eventually(said, first.__eq__, "the condition")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await eventually(said, lambda found: found == [], "no condition")
@@ -386,7 +386,7 @@ async def test_recreate_is_a_delete_to_the_end_and_a_new_life(machines: Machines
     await handle.execute_update(MachineWorkflow.apply, ApplyIntent(id="a", spec=former.spec, machine_class=better))
     intent = RecreateIntent(id="r", requested_by="ops", reason="bad disk")
     answer = await handle.execute_update(MachineWorkflow.recreate, intent, id="r")
-    assert "then a new life begins" in answer.message
+    assert "then created again" in answer.message
     new = await reason(handle, "NodeNotSeen")
     assert new.uid != former.uid
     assert len(machines.stubs.called("delete_machine")) == 1
@@ -408,7 +408,7 @@ async def test_a_delete_after_recreate_is_the_last_word(machines: Machines) -> N
     await handle.signal("recreate", RecreateIntent(id="r"))
     await phase(handle, Phase.TERMINATING)
     answer = await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
-    assert "not recreated any more" in answer.message
+    assert "will not be recreated" in answer.message
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await handle.execute_update(MachineWorkflow.recreate, RecreateIntent(id="r2"))
     assert "apply it again when it is gone" in str(refused.value.cause)

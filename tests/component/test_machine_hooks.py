@@ -84,7 +84,7 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     handle = await running(machines, HELD)
     seen = await state(handle)
     assert (conditions(seen)["Drainable"].reason, "Terminable" in conditions(seen)) == ("HookPresent", False)
-    assert "it holds the drain until it is removed" in await tell(handle, a_hook(reason="backup runs"))
+    assert "it holds up the drain until it is removed" in await tell(handle, a_hook(reason="backup runs"))
     await delete(handle)
     held = await reason(handle, "PreDrainHook")
     assert held.status.phase == Phase.TERMINATING
@@ -100,10 +100,10 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     await eventually(told_on_the_node, what="an Event on the Node, where its owner looks")
     left = await tell(handle, a_removal())
     gone = "preDrain hook EtcdQuorumOperator of clusteroperator/etcd"
-    assert left == f"{gone} is removed; the drain is still held by Backup of alice"
+    assert left == f"{gone} is removed; the drain is still held up by Backup of alice"
     one = await eventually(lambda: state(handle), lambda s: REMOVE not in s.status.waiting_for.message, "one hook less")
     assert one.status.waiting_for.reason == "PreDrainHook"
-    assert conditions(one)["Drainable"].message == "preDrain hooks hold the drain: Backup of alice"
+    assert conditions(one)["Drainable"].message == "preDrain hooks hold up the drain: Backup of alice"
     assert calls(machines) == []
     await handle.signal("hook", a_removal("Backup"))
     result = await handle.result()
@@ -203,7 +203,7 @@ async def test_a_drain_that_has_begun_is_not_held_any_more(temporal: WorkflowEnv
     machines.stubs.then("drain_node", *[blocked] * 9)
     handle = await failed_of_health(temporal, machines)
     await reason(handle, "Draining")
-    assert "has begun already and is not held; a later one is" in await tell(handle, a_hook())
+    assert "has already begun and is not held up; later drains are" in await tell(handle, a_hook())
     assert (await state(handle)).status.waiting_for.reason == "Draining"
 
 
@@ -218,8 +218,8 @@ async def test_pre_terminate_hooks_hold_the_vm_after_the_drain(machines: Machine
     assert calls(machines) == ["drain_node"]
     assert held.status.last_operation.type == OperationType.DELETE
     assert held.status.waiting_for.message == (
-        "the deletion of the VM is held by example.com/Backup of alice; when that is done: `hostler hook remove m-1 "
-        f"example.com/Backup --kind preTerminate --owner alice --cluster {machines.prefix}`"
+        "the deletion of the VM is held up by example.com/Backup of alice; when their work is done: `hostler hook "
+        f"remove m-1 example.com/Backup --kind preTerminate --owner alice --cluster {machines.prefix}`"
     )
     await tell(handle, a_removal("example.com/Backup", owner="alice"))
     await handle.result()
@@ -278,7 +278,7 @@ async def test_the_last_hook_may_go_between_two_runs(machines: Machines) -> None
     result = await after.result()
     assert [i.force for i in machines.stubs.called("drain_node")] == [False]
     assert "DrainForced" not in [h.reason for h in result.journal]
-    assert "pods that had to go: 7" in next(h.message for h in result.journal if h.reason == "Drained")
+    assert "pods evicted: 7" in next(h.message for h in result.journal if h.reason == "Drained")
 
 
 # -- intents ----------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ async def test_an_intent_by_update_and_by_signal_counts_once(machines: Machines)
     await handle.signal("hook", added)
     assert await handle.execute_update("hook", added, id="again", result_type=Answer) == Answer(message=first)
     assert "unchanged" in await tell(handle, a_hook())  # another one of the same meaning
-    assert "is removed; the drain is not held any more" in await tell(handle, removed)
+    assert "is removed; the drain is no longer held up" in await tell(handle, removed)
     await handle.signal("hook", removed)  # it is not refused as a hook that does not exist
     assert "Refused" not in [h.reason for h in (await state(handle)).journal]
     await handle.signal("hook", a_removal("Other"))
@@ -304,8 +304,8 @@ async def test_a_refused_intent_leaves_no_history_by_update(machines: Machines) 
     handle = await running(machines, HELD)
     before = len((await handle.fetch_history()).events)
     for intent, words in (
-        (a_hook("no name"), "is no hook's name"),
-        (a_hook(ETCD.name), "is clusteroperator/etcd's"),
+        (a_hook("no name"), "is not a hook's name"),
+        (a_hook(ETCD.name), "owned by clusteroperator/etcd"),
         (a_removal(owner="alice"), "and not alice's"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -321,7 +321,7 @@ async def test_after_the_deletion_hooks_are_only_removed(machines: Machines) -> 
     for kind in HookKind:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await tell(handle, a_hook(kind=kind))
-        assert "from then on its hooks can only be removed" in str(refused.value.cause)
+        assert "its hooks can only be removed now" in str(refused.value.cause)
     await tell(handle, a_removal())
     await handle.result()
 
@@ -331,7 +331,7 @@ async def test_plain_json_is_enough(machines: Machines) -> None:
     handle = await running(machines)
     await handle.signal("hook", {"name": "Backup", "owner": "alice"})
     seen = await eventually(lambda: state(handle), lambda s: s.hooks.added, "the hook")
-    assert conditions(seen)["Drainable"].message == "preDrain hooks hold the drain: Backup of alice"
+    assert conditions(seen)["Drainable"].message == "preDrain hooks hold up the drain: Backup of alice"
     await handle.signal("hook", {"name": "Backup", "remove": True})
     await eventually(lambda: state(handle), lambda s: not s.hooks.added, "no hook")
 

@@ -319,7 +319,7 @@ async def test_a_mark_that_cannot_be_read_counts_from_now_on(machines: Machines,
     assert told.priority is None
     said = [h for h in (await state(handle)).journal if h.reason == "MarkUnreadable"]
     assert [h.time for h in said] == [told.marked]
-    assert "'soon' is no RFC 3339 time" in said[0].message
+    assert "'soon' is not an RFC 3339 time" in said[0].message
     assert MARKED_ANNOTATION in said[0].message
     await handle.signal(MachineWorkflow.observe, machines.facts(annotations=given, ready=False))
     later = await pool.told(lambda r: r.phase is Phase.UNKNOWN)
@@ -439,8 +439,12 @@ async def test_its_spec_and_its_lives_are_the_pools(machines: Machines, pool: Po
     apply = ApplyIntent(id="a", spec=now.spec, machine_class=now.machine_class.model_copy(update={"generation": 9}))
     again = RecreateIntent(id="r")
     for name, intent, words in (
-        ("apply", apply, f"from the template of pool {pool.name}; change that, or its class: `hostler apply -f FILE"),
-        ("recreate", again, f"pool {pool.name} replaces what is deleted; use `hostler delete machine m-1"),
+        (
+            "apply",
+            apply,
+            f"from the template of pool {pool.name}; change the template or its class: `hostler apply -f FILE",
+        ),
+        ("recreate", again, f"pool {pool.name} replaces machines that are deleted; use `hostler delete machine m-1"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await handle.execute_update(name, intent)
@@ -451,5 +455,8 @@ async def test_its_spec_and_its_lives_are_the_pools(machines: Machines, pool: Po
     seen = await state(handle)
     assert (seen.machine_class, seen.deletion) == (now.machine_class, None)
     answer = await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
-    assert answer.message == f"machine m-1 is being deleted; pool {pool.name} makes another, if it is to have so many"
+    assert (
+        answer.message
+        == f"machine m-1 is being deleted; pool {pool.name} creates another one if its replicas require it"
+    )
     await handle.result()

@@ -87,7 +87,7 @@ async def test_it_asks_and_stays_unknown(temporal: WorkflowEnvironment, machines
     assert waits.status.phase is Phase.UNKNOWN
     words = waits.status.waiting_for.message
     assert words.startswith("unhealthy for healthTimeout (10m): node node-1 is not Ready: NodeStatusUnknown")
-    assert words.endswith(f"waits for a permit of pool {pool.name}")
+    assert words.endswith(f"waiting for a permit from pool {pool.name}")
     assert "two fresh looks" in next(h.message for h in waits.journal if h.reason == "RepairPermit")
     assert machines.stubs.called("tell_node")[-1].story[0].reason == "RepairPermit"
     assert waits.status.waiting_for.next_try == waits.status.deadlines["confirm"]
@@ -175,12 +175,12 @@ async def test_with_the_permit_one_more_look_makes_it_failed(
 ) -> None:
     handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", looked(**SICK))
-    await pool.permits(handle, "0 of 1 repairs were in flight")
+    await pool.permits(handle, "0 of 1 repairs were in progress")
     failed = await phase(handle, Phase.FAILED)
     assert looks(machines) == 3
     said = [h for h in failed.journal if h.reason in ("RepairPermitted", "HealthTimeout")]
     assert [h.reason for h in said] == ["RepairPermitted", "HealthTimeout"]
-    assert said[0].message == f"pool {pool.name}: 0 of 1 repairs were in flight"
+    assert said[0].message == f"pool {pool.name}: 0 of 1 repairs were in progress"
     assert "unhealthy for healthTimeout (10m)" in said[1].message
     drained = await pool.told(lambda r: r.drained)
     assert (drained.phase, drained.trouble, drained.vm) == (Phase.FAILED, Trouble.HEALTH, Vm.LIVES)

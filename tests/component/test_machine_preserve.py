@@ -119,7 +119,7 @@ async def test_when_failed_keeps_the_vm_until_the_expiry(kept: Kept) -> None:
     await kept.node.becomes(lambda n: n.protection == ("true", True))
     waits = seen.status.waiting_for
     assert (waits.reason, waits.next_try) == ("Preserved", p.expiry_time - WARN_BEFORE)
-    assert f"until {p.expiry_time:%Y-%m-%d %H:%M:%S} UTC, then its VM is deleted" in waits.message
+    assert f"until {p.expiry_time:%Y-%m-%d %H:%M:%S} UTC; then its VM is deleted" in waits.message
     assert [c.reason for c in seen.status.conditions] == ["HealthTimeout"]
     about = [(p.expiry_time + side).isoformat() for side in (-SOON, SOON)]  # it is kept in milliseconds
     preserved_until = "HostlerPreservedUntil BETWEEN '{}' AND '{}'".format(*about)
@@ -179,7 +179,7 @@ async def test_an_invalid_value_changes_nothing_and_is_said(kept: Kept) -> None:
     await kept.annotate("nwo")
     seen = await kept.noted("PreserveUnreadable")
     assert (
-        "preserve='nwo' of node node-1 says nothing; use now, when-failed, false"
+        "preserve='nwo' of node node-1 is not valid; use now, when-failed or false"
         in noted(seen, "PreserveUnreadable")[0]
     )
     assert seen.status.shown_phase == "Running"
@@ -284,10 +284,10 @@ async def test_now_while_it_is_pending_begins_with_running(kept: Kept) -> None:
     assert said == "machine m-1 will be preserved when it is Running or Failed; it is Pending"
     asked = await kept.state()
     assert asked.status.shown_phase == "Pending"
-    assert "- To be preserved: now, asked for by alice: case 17" in details(asked)
+    assert "- To be preserved: now, requested by alice: case 17" in details(asked)
     await kept.news()
     seen = await kept.shows("Running:Preserved")
-    assert noted(seen, "Preserved")[0].endswith("now, asked for by alice (case 17)")
+    assert noted(seen, "Preserved")[0].endswith("now, requested by alice (case 17)")
 
 
 async def test_what_fails_at_its_creation_timeout_is_kept_where_there_is_a_vm(kept: Kept) -> None:

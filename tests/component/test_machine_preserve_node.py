@@ -113,7 +113,7 @@ async def test_what_a_lost_node_said_is_as_strong_as_it_was(kept: Kept) -> None:
     await kept.news()
     seen = await kept.noted("PreserveCarried")
     assert noted(seen, "PreserveCarried") == [
-        "node node-1 is a new object without the annotation preserve=now, which goes on to count"
+        "node node-1 is a new object without the annotation preserve=now; the annotation still counts"
     ]
     assert (seen.status.shown_phase, seen.status.preserve.expiry_time) == ("Running:Preserved", until)
 
@@ -214,7 +214,7 @@ async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
     await kept.news()
     await kept.shows("Running:Preserved")
     await kept.ill()
-    await kept.until(lambda s: "lifts its former cordon" in (s.status.waiting_for or s).message, "the drain waits")
+    await kept.until(lambda s: "uncordons node" in (s.status.waiting_for or s).message, "the drain waits")
     assert kept.did("drain_node") == ["drain_node"]
     answer.set()
     await kept.noted("Drained", 2)

@@ -29,12 +29,12 @@ LATER = "2999-01-01T00:00:00Z"
 def already(kept: Kept, until: datetime | None) -> str:
     assert until is not None
     move = f"`hostler extend m-1 --cluster {kept.machines.prefix} --for 24h`"
-    return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to move that: {move}"
+    return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to change that time: {move}"
 
 
 def stronger(there: str, wanted: str) -> str:
     command = f"`kubectl annotate --overwrite node node-1 {PRESERVE_ANNOTATION}={wanted}`"
-    return f"node node-1 carries the annotation preserve={there}, which is stronger; change it there: {command}"
+    return f"node node-1 has the annotation preserve={there}, which takes precedence; change the annotation: {command}"
 
 
 @pytest_asyncio.fixture
@@ -104,14 +104,18 @@ async def test_what_cannot_be_is_refused_with_words_and_leaves_no_history(kept: 
     before = len((await kept.handle.fetch_history()).events)
     past = datetime(2026, 1, 1, tzinfo=UTC)
     cases: list[tuple[str, Any, str]] = [
-        ("release", ReleaseIntent(), "machine m-1 is not preserved, and nobody has asked for it; there is nothing to"),
+        (
+            "release",
+            ReleaseIntent(),
+            "machine m-1 is not preserved, and nobody has asked for that; there is nothing to",
+        ),
         (
             "extend",
             ExtendIntent(lasts=HOUR),
-            f"machine m-1 is not preserved; `hostler preserve m-1 --cluster {kept.machines.prefix}` begins it",
+            f"machine m-1 is not preserved; `hostler preserve m-1 --cluster {kept.machines.prefix}` preserves it",
         ),
         ("preserve", PreserveIntent(until=past), "2026-01-01 00:00:00 UTC has passed"),
-        ("preserve", PreserveIntent(lasts=HOUR, until=past), "both how long and until when are given; give one"),
+        ("preserve", PreserveIntent(lasts=HOUR, until=past), "both a duration and an end time are given; give one"),
     ]
     for name, intent, words in cases:
         assert (await kept.refuses(name, intent)).startswith(words)
@@ -126,7 +130,7 @@ async def test_of_one_that_is_preserved_only_extend_moves_the_expiry(kept: Kept)
     until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
     refused = await kept.refuses("preserve", PreserveIntent(lasts=HOUR))
     assert refused == already(kept, until)
-    assert await kept.refuses("extend", ExtendIntent()) == "neither how long nor until when is given"
+    assert await kept.refuses("extend", ExtendIntent()) == "give either a duration or an end time"
     said = await kept.says("preserve", PreserveIntent(requested_by="bob"))
     assert said == f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC"
     assert (await kept.state()).status.preserve.expiry_time == until
@@ -201,8 +205,8 @@ async def test_once_it_is_being_deleted_nothing_is_taken(kept: Kept) -> None:
     await kept.says("delete", DeleteIntent(id="d"))
     gone = await kept.shows("Terminating")
     assert "- To be preserved" not in details(gone)
-    assert await kept.refuses("preserve", {}) == "machine m-1 is being deleted; it cannot be preserved any more"
-    assert await kept.refuses("release", {}) == "machine m-1 is being deleted already"
+    assert await kept.refuses("preserve", {}) == "machine m-1 is being deleted; it can no longer be preserved"
+    assert await kept.refuses("release", {}) == "machine m-1 is already being deleted"
     assert (await kept.refuses("extend", {"lasts": "1h"})).startswith("machine m-1 is not preserved")
     drained.set()
     await kept.ended()
@@ -291,7 +295,7 @@ async def test_release_of_a_failed_one_deletes_its_vm(kept: Kept) -> None:
     await kept.fail()
     await kept.shows("Failed:Preserved")
     said = await kept.says("release", ReleaseIntent())
-    assert said == "machine m-1 is released; it had Failed, so its VM is deleted"
+    assert said == "machine m-1 is released; it is Failed, so its VM is deleted"
     gone = await kept.ended()
     assert gone["Released"] <= gone["VMDeleted"]
 
@@ -312,7 +316,7 @@ async def test_release_in_the_middle_of_a_drain(kept: Kept) -> None:
 async def test_false_bars_and_release_lifts_the_bar(kept: Kept) -> None:
     await kept.run()
     assert await kept.says("preserve", PreserveIntent(value=FALSE)) == (
-        "machine m-1 is not preserved, also not by its pool"
+        "machine m-1 is not preserved and will not be, not even by its pool"
     )
     assert (await kept.state()).status.preserve.own.value is FALSE
     await kept.says("release", ReleaseIntent())

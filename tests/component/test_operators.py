@@ -143,7 +143,7 @@ def test_a_machine_whose_workflow_was_terminated_comes_with_what_can_be_done() -
     state = waits_for("Settling")
     state.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message="words", since=NOW)]
     state.status.deadlines = {"creation": NOW}
-    shown = described(state, "TERMINATED", "its workflow was ended from outside")
+    shown = described(state, "TERMINATED", "somebody ended its workflow")
     assert f"What can be done: {next_step('Terminated', 'prod', 'm-1')}" in shown
     assert "Phase:    Unknown, when its workflow ended" in shown
     assert "HealthTimeout" in shown  # its last words are still shown, and nothing that only a workflow that runs can do

@@ -62,10 +62,10 @@ def test_an_order_may_be_as_far_ahead_as_clocks_differ() -> None:
     facts = NodeFacts(epoch=most, seq=most, exists=True)
     assert too_far_ahead([facts], NOW) == ""
     assert too_far_ahead([facts.model_copy(update={"epoch": most + 1})], NOW).startswith(
-        f"0.epoch: {most + 1} lies more than 5m ahead"
+        f"0.epoch: {most + 1} is more than 5m in the future"
     )
     news = ClusterNews(time=NOW + AHEAD + timedelta(seconds=1))
-    assert too_far_ahead(news, NOW).startswith("time: 2026-01-01T00:05:01+00:00 lies more than 5m ahead")
+    assert too_far_ahead(news, NOW).startswith("time: 2026-01-01T00:05:01+00:00 is more than 5m in the future")
 
 
 # -- a number that was taken, and lies ahead --------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def test_a_number_of_the_future_makes_nobody_deaf(
         refused = [h.message for h in state_of(player).journal if h.reason == "Refused"]
         assert len(refused) == 1
         assert refused[0].startswith(f"signal '{name}': {type(forged).__name__}: ")
-        assert "lies more than 5m ahead" in refused[0]
+        assert "is more than 5m in the future" in refused[0]
         tell(player, *message(player, 2, soon))
         assert heard(player) == "news 2"
         tell(player, *message(player, 3, in_ms(now(player))))

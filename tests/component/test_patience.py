@@ -78,7 +78,7 @@ async def test_what_asking_again_does_not_mend() -> None:
 
 @pytest.mark.parametrize("name", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])
 def test_what_passes(name: str) -> None:
-    with pytest.raises(Interrupted, match="does not answer any more: operation was canceled; try again"), translated():
+    with pytest.raises(Interrupted, match="no longer answers: operation was canceled; try again"), translated():
         raise RPCError("operation was canceled", RPCStatusCode[name], b"")
 
 

@@ -112,9 +112,9 @@ async def test_one_that_waits_for_its_class_can_be_deleted(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"name": "P_1"}, "no Kubernetes name"),
+        ({"name": "P_1"}, "not a Kubernetes name"),
         ({"name": "p" * (NAME_LENGTH + 1)}, f"at most {NAME_LENGTH}"),
-        ({"annotations": {"hostler.io/update-concurrency": "none"}}, "is no number of machines"),
+        ({"annotations": {"hostler.io/update-concurrency": "none"}}, "is not a number of machines"),
     ],
     ids=["its name", "the length of it", "an annotation"],
 )
@@ -193,7 +193,7 @@ async def test_no_capacity_is_one_wait_of_the_pool(pool: Pool, temporal: Workflo
     failure = {"error_class": ErrorClass.CAPACITY, "message": "no m5.large in eu-west-1a"}
     await pool.be(first, phase=Phase.CRASH_LOOP_BACK_OFF, failure=failure, failures=1)
     words = await pool.waits("OutOfCapacity")
-    assert words.startswith("2 machines to be made wait until ")
+    assert words.startswith("2 machines to be created wait until ")
     assert words.endswith(f"{first}: no m5.large in eu-west-1a")
     assert await pool.members() == [first]
     await pool.be(first, phase=Phase.PENDING, vm=Vm.LIVES)  # the cloud has capacity again, and the pool goes on
@@ -208,7 +208,7 @@ async def test_the_wait_for_capacity_ends_by_time(pool: Pool, temporal: Workflow
     await pool.be(first, phase=Phase.CRASH_LOOP_BACK_OFF, failure=failure, failures=1)
     await pool.waits("OutOfCapacity")
     await temporal.fast_forward(pool.handle, 13 * 60)
-    assert "1 machine to be made wait for 1 on the way" in await pool.waits("SlowStart")
+    assert "1 machine to be created wait for 1 to get a VM" in await pool.waits("SlowStart")
 
 
 async def test_a_start_whose_answer_is_lost_starts_nothing_twice(pool: Pool) -> None:
@@ -260,7 +260,7 @@ async def test_up_and_down(pool: Pool) -> None:
     await pool.rolled_out(2)
     assert oldest not in await pool.members()
     assert (await pool.journal("ScaledDown"))[-1].endswith("3 are more than 2 (replicas 2)")
-    assert await pool.scale(2) == "pool p1 has 2 replicas already"
+    assert await pool.scale(2) == "pool p1 already has 2 replicas"
     await pool.scale(0)
     await pool.rolled_out(0)
     assert len(pool.started()) == 3
@@ -287,7 +287,7 @@ async def test_a_vm_counts_until_it_is_gone(pool: Pool) -> None:
     found = await pool.when(lambda s: any(m.phase is Phase.TERMINATING for m in s.members.values()))
     (leaving,) = [n for n, m in found.members.items() if m.phase is Phase.TERMINATING]
     await pool.scale(2)
-    assert "1 machine to be made wait for 1 VM to be gone" in await pool.waits("WaitsForVMsToGo")
+    assert "1 machine to be created wait for 1 VM to be gone" in await pool.waits("WaitsForVMsToGo")
     assert len(pool.started()) == 2
     await pool.be(leaving, vm=Vm.GONE)
     await pool.when(lambda s: len(s.members) == 3, "the new one comes before the old one is tidied up")
@@ -298,7 +298,7 @@ async def test_a_vm_counts_until_it_is_gone(pool: Pool) -> None:
 async def test_only_if_the_replicas_are_still_so_many(pool: Pool) -> None:
     await pool.ready(spec(1))
     words = await pool.refused("scale", ScaleIntent(replicas=3, current=2))
-    assert words == "pool p1 has 1 replicas, not 2: nothing is changed"
+    assert words == "pool p1 has 1 replicas, not 2: nothing was changed"
     assert await pool.scale(2, current=1) == "scaled; replicas 1 → 2"
     await pool.rolled_out(2)
 
@@ -311,7 +311,7 @@ async def test_who_shall_go_first_can_be_said(pool: Pool) -> None:
     left = await pool.members()
     assert youngest not in left
     words = await pool.refused("scale", ScaleIntent(remove=["m-9"]))
-    listing = f"`hostler get machines --pool p1 --cluster {pool.cluster}` lists its own"
+    listing = f"`hostler get machines --pool p1 --cluster {pool.cluster}` lists them"
     assert words == f"pool p1 has no machine m-9; {listing}"
     await pool.scale(remove=(left[0],))  # replaced: the replicas are as they were
     await pool.when(lambda s: left[0] not in s.members)
@@ -328,9 +328,9 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "the third is new")
     await pool.ask("hibernate")
     await pool.when(lambda s: not s.members, "nothing is left")
-    words = "scaled; replicas 3 → 1; it is hibernated, and this counts when it is woken: "
+    words = "scaled; replicas 3 → 1; it is hibernated, and this applies once it is woken: "
     assert await pool.scale(1) == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
-    assert await pool.ask("wake") == "woken: 1 machine to come"
+    assert await pool.ask("wake") == "woken: 1 machine to create"
     await pool.rolled_out(1)
     assert [m.revision for m in (await pool.state()).members.values()] == [2]
 
@@ -341,12 +341,12 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
 async def test_hibernate_and_wake(pool: Pool) -> None:
     await pool.ready(spec(2))
     first = await pool.members()
-    words = "hibernated: 2 machines to go; they come again with "
+    words = "hibernated: 2 machines to delete; they come back with "
     assert await pool.ask("hibernate") == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
     await pool.rolled_out(0)
     assert (await pool.handle.describe()).typed_search_attributes.get(at.PHASE) == "Hibernated"
-    assert await pool.ask("hibernate") == "pool p1 is hibernated already"
-    assert await pool.ask("wake") == "woken: 2 machines to come"
+    assert await pool.ask("hibernate") == "pool p1 is already hibernated"
+    assert await pool.ask("wake") == "woken: 2 machines to create"
     await pool.rolled_out(2)
     assert not set(first) & set(await pool.members())
     assert await pool.ask("wake") == "pool p1 is not hibernated"
@@ -358,7 +358,7 @@ async def test_deleted_with_its_machines(pool: Pool) -> None:
     await pool.be(names[0], habits=[LINGERS])
     assert await pool.delete() == "pool p1 is being deleted, with 2 machines"
     await pool.when(lambda s: list(s.members) == [names[0]], "one is left")
-    assert await pool.delete() == "pool p1 is being deleted already; 1 machine left"
+    assert await pool.delete() == "pool p1 is already being deleted; 1 machine left"
     assert (await pool.handle.describe()).typed_search_attributes.get(at.PHASE) == "Deleting"
     words = "pool p1 is being deleted; apply it again when it is gone"
     for name in ("pause", "resume", "abort", "restart", "hibernate", "wake"):

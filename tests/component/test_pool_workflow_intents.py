@@ -95,15 +95,15 @@ def _asked(s: PoolState) -> object:
 
 REFUSED: dict[str, tuple[Intent, str]] = {
     "apply": (PoolIntent(spec=spec(0), machine_class=snapshot(name="c2")), "the template names class c1, not c2"),
-    "scale": (ScaleIntent(replicas=3, current=9), "has 1 replicas, not 9: nothing is changed"),
-    "undo": (UndoIntent(to=7), "there is no revision 7 any more; there are 1"),
+    "scale": (ScaleIntent(replicas=3, current=9), "has 1 replicas, not 9: nothing was changed"),
+    "undo": (UndoIntent(to=7), "revision 7 no longer exists; the revisions are 1"),
     "abort": (Intent(), "has no rollout to abort"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused(pool: Pool, name: str) -> None:
-    """An update is refused with a reason, a signal with a line in the journal; and nothing is changed."""
+    """An update is refused with a reason, a signal with a line in the journal; and nothing was changed."""
     await pool.ready(spec(1))
     if name == "undo":
         await pool.apply(machine_class=snapshot(2, image=2))
@@ -131,7 +131,7 @@ async def test_a_refusal_is_no_answer_for_a_later_arrival(pool: Pool) -> None:
 async def test_an_annotation_that_is_wrong_is_refused(pool: Pool) -> None:
     await pool.ready(spec(1))
     intent = pool.manifest(annotations={UPDATE_CONCURRENCY_ANNOTATION: "0"})
-    assert "'0' is no number of machines; write 1 or more" in await pool.refused("apply", intent)
+    assert "'0' is not a number of machines; write 1 or more" in await pool.refused("apply", intent)
     assert await pool.apply(annotations={UPDATE_CONCURRENCY_ANNOTATION: "3"}) == "configured"
 
 
@@ -275,7 +275,7 @@ async def test_undone_to_a_class_of_another_name(pool: Pool) -> None:
 
 async def test_there_is_nothing_to_undo(pool: Pool) -> None:
     await pool.ready(spec(1))
-    assert await pool.refused("undo", UndoIntent()) == "pool p1: there is no former revision to go back to"
+    assert await pool.refused("undo", UndoIntent()) == "pool p1: there is no earlier revision to go back to"
 
 
 async def test_an_undo_takes_its_template_back(pool: Pool) -> None:
@@ -329,7 +329,7 @@ async def test_the_page_in_the_web_ui(pool: Pool) -> None:
         "### Pool p1, revision 2",
         "2 of 2 machines, 2 available; 2 VMs of 3 allowed",
         "Rollout of revision 2 since",
-        "0 of 2 available, 2 of older ones left",
+        "0 of 2 available, 2 of older revisions left",
         "Revision 1, Running: 2",
         "- **RolloutPaused** since",
         "What can be done:",

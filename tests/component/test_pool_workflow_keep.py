@@ -133,12 +133,12 @@ async def test_lowered_the_oldest_goes_and_is_replaced(pool: Pool) -> None:
     await fail(pool, old, young)
     await preserved(pool, old, young)
     words = await pool.apply(limited(4, 1))
-    assert words == f"configured; autoPreserveFailedMax changed; preserved no longer: {old}"
+    assert words == f"configured; autoPreserveFailedMax changed; no longer preserved: {old}"
     await gone(pool, old)
     found = await pool.rolled_out(4)
     assert (found.slots_used, found.slots, len(pool.started())) == (1, 1, 5)
     assert await pool.heard(young) == ["preserve_granted"]
-    assert await pool.noted("SlotsTaken") == f"Taking 1 slot back ({old}): autoPreserveFailedMax was lowered to 1"
+    assert await pool.noted("SlotsTaken") == f"Taking back 1 slot ({old}): autoPreserveFailedMax was lowered to 1"
 
 
 async def test_lowered_before_the_machine_has_said_that_it_is_preserved(pool: Pool) -> None:
@@ -166,7 +166,7 @@ async def test_lowered_by_mistake_and_raised_again(pool: Pool) -> None:
     await pool.apply(limited(3, 0))
     await pool.waits("ClusterPaused")
     answer = await pool.apply(limited(3, 2))
-    assert answer.startswith("configured; autoPreserveFailedMax changed; preserved on: ")
+    assert answer.startswith("configured; autoPreserveFailedMax changed; still preserved: ")
     await pool.cluster_news()
     found = await pool.rolled_out(3)
     assert (found.preserved_auto, found.slots_used) == (2, 2)
@@ -300,7 +300,7 @@ async def test_what_is_asked_for_in_the_same_instant_is_honoured(pool: Pool) -> 
     await fail(pool, name)
     await preserved(pool, name)
     assert await pool.heard(name) == ["repair", "preserve_granted"]
-    assert await pool.noted("RepairRefused") == f"machine {name} is to be preserved by now, and is not deleted"
+    assert await pool.noted("RepairRefused") == f"machine {name} is to be preserved, and is not deleted"
     found = await pool.rolled_out(3)
     assert (found.preserved, found.available) == (1, 2)
     left = set(await pool.members())
@@ -412,7 +412,7 @@ async def test_it_is_seen_in_the_details_and_by_a_dry_run(pool: Pool) -> None:
     async def details() -> str:
         return str(await pool.handle.query("__temporal_workflow_metadata"))
 
-    words = f"Failed and kept for a look: {name}; 1 of 1 slots (autoPreserveFailedMax) in use"
+    words = f"Failed and kept for inspection: {name}; 1 of 1 slots (autoPreserveFailedMax) in use"
     await eventually(details, lambda d: words in d, "its page")
     asked = await pool.handle.query(MachineDeploymentWorkflow.rehearse, PoolQuestion(replicas=1))
     assert [w.reason for w in asked.waits] == ["FailedPreserved"]

@@ -95,7 +95,7 @@ async def test_a_repair(pool: Pool) -> None:
     await fall_ill(pool, ill)
     await pool.when(lambda s: s.members[ill].phase is Phase.FAILED, "Failed by permit")
     assert await pool.noted("RepairGranted") == (
-        f"Repairing 1 machine ({ill}): 0 of 1 (repair.maxConcurrent 1) repairs were in flight"
+        f"Repairing 1 machine ({ill}): 0 of 1 (repair.maxConcurrent 1) repairs were in progress"
     )
     assert (await pool.summary()).repairs == 1
     assert len(pool.started()) == 3  # it drains, and its replacement waits for that
@@ -112,7 +112,7 @@ async def test_one_repair_at_a_time(pool: Pool) -> None:
     names = await pool.members()
     await pool.be(*names[:2], habits=[LINGERS])
     await fall_ill(pool, *names[:2])
-    assert "To be repaired later: 1 machine; in flight of 1" in await pool.waits("RepairBudget")
+    assert "Waiting for a repair: 1 machine; in progress, of 1" in await pool.waits("RepairBudget")
 
     async def heard() -> list[list[str]]:
         return sorted([await pool.heard(n) for n in names[:2]])
@@ -166,9 +166,7 @@ async def test_a_vm_that_somebody_else_deleted_is_replaced(pool: Pool) -> None:
     await pool.be(name, phase=Phase.FAILED, vm=Vm.GONE, trouble=Trouble.GONE)
     await pool.when(lambda s: name not in s.members, "it is tidied up")
     await pool.rolled_out(2)
-    assert await pool.noted("VMGone") == (
-        f"Deleting 1 machine ({name}): the cloud has confirmed that there is no VM any more"
-    )
+    assert await pool.noted("VMGone") == (f"Deleting 1 machine ({name}): the cloud has confirmed that the VM is gone")
 
 
 async def test_of_two_that_are_gone_the_second_waits_until_nothing_is_left_of_the_first(pool: Pool) -> None:
@@ -184,7 +182,7 @@ async def test_of_two_that_are_gone_the_second_waits_until_nothing_is_left_of_th
 
     (first,) = await eventually(heard, bool, "one of them is deleted")
     (second,) = {*names[:2]} - {first}
-    assert f"Without a VM, to be replaced later: 1 machine ({second}); in flight of 1" in words
+    assert f"Without a VM and waiting to be replaced: 1 machine ({second}); in progress, of 1" in words
     await pool.be(first, phase=Phase.TERMINATING, trouble=Trouble.NONE)
     await pool.when(lambda s: s.members[first].phase is Phase.TERMINATING, "it goes")
     assert await pool.heard(second) == []
@@ -214,7 +212,7 @@ async def test_what_cannot_be_seen_is_not_destroyed(pool: Pool) -> None:
     newest = datetime.now(UTC)
     await pool.cluster_news(reachable=False, message="connection refused", time=newest)
     await pool.cluster_news(time=newest - timedelta(seconds=1))  # older, and overtaken
-    assert await pool.waits("Unreachable") == "connection refused; nothing is replaced on old news"
+    assert await pool.waits("Unreachable") == "connection refused; nothing is replaced on stale information"
     await pool.scale(1)
     assert "1 machine more than 1: the API server or the cloud does not answer" in await pool.waits("Unreachable")
     await fall_ill(pool, *await pool.members())
@@ -228,7 +226,7 @@ async def test_a_paused_cluster_says_what_it_would_do(pool: Pool) -> None:
     pool.deeds.first_news = ClusterNews(paused=True, paused_by="alice", time=datetime.now(UTC))
     await pool.start(spec(1))
     words = await pool.waits("ClusterPaused")
-    assert words.startswith("The cluster is paused. Without that: Created 1 machine of revision 1")
+    assert words.startswith("The cluster is paused. Otherwise: Created 1 machine of revision 1")
     assert pool.started() == []
     await pool.cluster_news()
     await pool.rolled_out(1)
@@ -243,8 +241,8 @@ async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: Work
     await pool.machine(name).terminate("by somebody")
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert await pool.noted("MemberLost") == (
-        f"the workflow of machine {name} was ended from outside (TERMINATED); its VM may live, and counts: "
-        f"hostler adopt machine {name} --cluster {pool.cluster}"
+        f"the workflow of machine {name} was ended by somebody (TERMINATED); its VM may still be running, and counts; "
+        f"to take it over: hostler adopt machine {name} --cluster {pool.cluster}"
     )
     assert pool.started() == [name]
     await pool.report(name, 1)  # adopted: its numbers may start over
@@ -270,7 +268,7 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
     forgotten = TellMachinesOutput(lost={name: ""})  # as after the namespace's retention: no trace is left
     pool.deeds.instead["tell_members"] = deque([forgotten])
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
-    assert "(forgotten); its VM may live, and counts" in await pool.noted("MemberLost")
+    assert "(forgotten); its VM may still be running, and counts" in await pool.noted("MemberLost")
     assert pool.started() == [name]
     assert name in await pool.waits("MemberLost")
 
@@ -297,7 +295,7 @@ async def test_a_pool_that_was_ended_from_outside_finds_its_machines(pool: Pool)
     found = await pool.when(lambda s: len(s.members) == 3)
     assert {n: found.members[n].revision for n in ("alike", "old")} == {"alike": 1, "old": 0}
     assert sorted(h.message for h in found.journal if h.reason == "MemberFound") == [
-        f"machine {n} was there before this workflow, and is the pool's" for n in ("alike", "old")
+        f"machine {n} existed before this workflow, and belongs to the pool" for n in ("alike", "old")
     ]
     await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 1, "one is made beside them")
     assert found.template == 6  # above what a machine has: otherwise the machine would drop it as old news

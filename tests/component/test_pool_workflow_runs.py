@@ -93,7 +93,7 @@ async def test_a_new_run_knows_what_the_former_knew(pool: Pool) -> None:
     await pool.when(lambda s: sum(m.vm is Vm.LIVES for m in s.members.values()) == 3 and not marks_due(s))
     before, run = await pool.state(), await pool.run_id()
     words = await pool.ask("renew", id="r")
-    assert words == "a new run begins when nothing is under way"
+    assert words == "a new run begins once no calls are in progress"
     await pool.another_run(run)
     after = await pool.when(lambda s: s.searched and s.registered)  # each run looks who is there
     different = {f for f in PoolState.model_fields if getattr(before, f) != getattr(after, f)}
@@ -232,7 +232,7 @@ async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.Monk
             assert await idle.scale(3) == "scaled; replicas 2 → 3"
             assert len(idle.started()) == 1
         await idle.be(name, phase=Phase.RUNNING)
-        assert await idle.ask("renew") == "what failed is tried again"
+        assert await idle.ask("renew") == "failed calls are tried again"
         await idle.rolled_out(3)
         assert len(idle.started()) == 3
 

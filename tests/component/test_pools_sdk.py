@@ -125,7 +125,9 @@ async def test_what_is_not_a_change_is_not_sent(hostler: HostlerClient, machines
 async def test_a_pool_that_goes_is_not_applied(hostler: HostlerClient, place: Place, impatient: None) -> None:
     await hostler.apply(*parsed(class_yaml(), pool_yaml()))
     assert (await hostler.pools.delete("p1")).recorded  # no worker is there: it stays on its way out
-    with pytest.raises(Refused, match=r"^pool p1: it is being deleted: wait for its end \(hostler wait pool p1 --for="):
+    with pytest.raises(
+        Refused, match=r"^pool p1: it is being deleted: wait until it is gone \(hostler wait pool p1 --for="
+    ):
         await hostler.apply(*parsed(pool_yaml()))
 
 
@@ -199,7 +201,7 @@ async def test_reading(hostler: HostlerClient, place: Place, machines: Machines)
     for call in (hostler.pools.get, hostler.pools.look, hostler.pools.describe, hostler.pools.events):
         with pytest.raises(NotFound, match="did you mean p1"):
             await call("p11")
-    with pytest.raises(Refused, match="is no name"):
+    with pytest.raises(Refused, match="is not a name"):
         await hostler.pools.get("P 1")
 
 
@@ -345,10 +347,10 @@ async def test_a_rehearsal_is_the_pools_own(hostler: HostlerClient, machines: Ma
     found = await hostler.pools.rehearse("p1", PoolQuestion(replicas=1))
     assert [[s.reason for s in steps] for steps in found.plans] == [["ScaledDown"]]
     assert rehearsal.lines(await hostler.pools.rehearse("p1", PoolQuestion())) == [
-        "no machine is made, changed or replaced"
+        "no machine is created, changed or replaced"
     ]
     refused = await hostler.pools.rehearse("p1", PoolQuestion(undo=True))
-    assert rehearsal.lines(refused) == ["refused: there is no former revision to go back to"]
+    assert rehearsal.lines(refused) == ["refused: there is no earlier revision to go back to"]
     assert len(machines.there) == 3
     with pytest.raises(NotFound, match="did you mean p1"):
         await hostler.pools.rehearse("p11", PoolQuestion())
@@ -361,7 +363,7 @@ def test_a_rehearsal_in_words() -> None:
     canary = RehearsedStep(reason="Canary", message="1 of 2 machines")
     told = Rehearsal(revision=4, rolls=2, hot=1, plans=[[create, mark], [delete]], waits=[canary])
     assert rehearsal.lines(told, "  ") == [
-        "  rolls 2 machines to revision 4; hot update of 1 machine, none is replaced; 2 steps, if all goes well:",
+        "  rolls 2 machines to revision 4; hot update of 1 machine, none is replaced; 2 steps, if nothing fails:",
         "    1.   RolledOut: Created 1 machine",
         "         RolloutMarks: Marking 2 nodes",
         "    2.   Replaced: Deleting 1 machine",
@@ -455,7 +457,7 @@ async def test_a_rollout_stands_only_when_it_does_at_two_looks_in_a_row() -> Non
     stands, moves, done = looked(waits=[wait]), looked(), looked(rolled_out=True)
     assert await waited(Looks(stands, moves, stands, done)) == done
     looks = Looks(stands, moves, stands, stands, done)
-    with pytest.raises(Refused, match="the rollout of pool p1 stands: RolloutPaused: The rollout is paused"):
+    with pytest.raises(Refused, match="the rollout of pool p1 is blocked: RolloutPaused: The rollout is paused"):
         await waited(looks)
     assert looks.asked == 4
     assert await waited(Looks(stands, stands, looked(available=3)), "ready") == looked(available=3)
@@ -469,7 +471,7 @@ async def test_a_wait_ends_where_a_person_must_act(hostler: HostlerClient, machi
     async def progress(found: PoolDescription) -> None:
         seen.append(found)
 
-    with pytest.raises(Refused, match=r"the rollout of pool p1 stands: Canary: .*\n.*hostler rollout resume p1"):
+    with pytest.raises(Refused, match=r"the rollout of pool p1 is blocked: Canary: .*\n.*hostler rollout resume p1"):
         await hostler.pools.wait("p1", progress=progress)
     assert seen
     assert all(s.summary is not None and s.summary.revision == 2 for s in seen)
@@ -489,6 +491,6 @@ async def test_a_new_name_with_an_old_history(hostler: HostlerClient, place: Pla
     with pytest.raises(NotFound, match="is gone since"):
         await hostler.pools.scale("p1", 1)
     (applied,) = await hostler.apply(*parsed(pool_yaml(replicas=1)))
-    assert (applied.verb, "a pool of this name is gone since" in applied.note) == (Verb.CREATED, True)
+    assert (applied.verb, "the earlier pool of this name has been gone since" in applied.note) == (Verb.CREATED, True)
     again = await hostler.pools.wait("p1")
     assert again.first_run_id != first.first_run_id

@@ -73,7 +73,10 @@ async def test_complete(pool: Pool) -> None:
     await pool.rolled_out(2, revision=2)
     assert not set(first) & set(await pool.members())
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (RolloutOutcome.COMPLETE, "2 of 2 machines are of it, all available")
+    assert (result.outcome, result.message) == (
+        RolloutOutcome.COMPLETE,
+        "2 of 2 machines are of this revision, all available",
+    )
     assert (result.counts.replicas, result.counts.updated, result.counts.available, result.counts.old) == (2, 2, 2, 0)
     reasons = [h.reason for h in result.steps]
     assert reasons.count("RolledOut") == 2
@@ -84,7 +87,9 @@ async def test_complete(pool: Pool) -> None:
     assert (told.requested_by, told.reason, told.former, told.generation) == ("alice", "a patch", [1], 2)
     journal = await pool.state()
     assert {h.message for h in result.steps} <= {h.message for h in journal.journal}
-    assert await pool.noted("RolloutComplete") == ("rollout of revision 2: 2 of 2 machines are of it, all available")
+    assert await pool.noted("RolloutComplete") == (
+        "rollout of revision 2: 2 of 2 machines are of this revision, all available"
+    )
     assert (journal.rollout, journal.stories) == (None, {})
     assert len(pool.started()) == 4
     story = (await pool.story(2).describe()).typed_search_attributes
@@ -144,7 +149,7 @@ async def test_undone(pool: Pool) -> None:
     await pool.rolled_out(2, revision=3)
     assert await pool.members() == olds
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (RolloutOutcome.UNDONE, "revision 3 goes back to a former one")
+    assert (result.outcome, result.message) == (RolloutOutcome.UNDONE, "revision 3 goes back to an earlier one")
     assert (await pool.result(3)).outcome is RolloutOutcome.COMPLETE
     await eventually(lambda: marks(pool), lambda m: m[-1] == (False, 2), "their Nodes are free again")
 
@@ -170,7 +175,7 @@ async def test_without_machines_it_cannot_be_completed(pool: Pool) -> None:
     await rolling(pool)
     await pool.ask("hibernate")
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (RolloutOutcome.FAILED, "the pool has no machines any more")
+    assert (result.outcome, result.message) == (RolloutOutcome.FAILED, "the pool has no machines any longer")
 
 
 # -- what holds it up -------------------------------------------------------------------------------------------------
@@ -203,7 +208,7 @@ async def test_the_story_passes_on_once(pool: Pool) -> None:
     await pool.until_told(2, lambda s: s.steps, "the story is there")
     intent = Intent(id="one")
     answer = await pool.story(2).execute_update("abort", intent, id="one")
-    assert answer["message"] == "pool p1 is told to abort its rollout"
+    assert answer["message"] == "pool p1 was told to abort its rollout"
     await pool.waits("RolloutAborted")
     await pool.ask("resume")
     await pool.when(lambda s: not any(w.reason == "RolloutAborted" for w in s.waits))
@@ -223,7 +228,7 @@ async def test_aborted_and_resumed(pool: Pool) -> None:
     await pool.be(new, phase=Phase.RUNNING)
     await pool.when(lambda s: s.members[new].phase is Phase.RUNNING)
     assert len(await pool.members(revision=1)) == 2
-    assert await pool.ask("resume") == "resumed; the rollout of revision 2 goes on"
+    assert await pool.ask("resume") == "resumed; the rollout of revision 2 continues"
     await pool.when(lambda s: sum(m.revision == 2 for m in s.members.values()) == 2)
 
 
@@ -231,10 +236,12 @@ async def test_a_canary_waits_for_a_person(pool: Pool) -> None:
     await pool.ready(spec(3, rolling={"pauseAfter": 1}))
     await pool.apply(machine_class=snapshot(2, image=2))
     words = await pool.waits("Canary")
-    assert words.startswith("1 of 3 machines are of revision 2 (pauseAfter 1): resume the rollout to go on; 2 machines")
+    assert words.startswith(
+        "1 of 3 machines are of revision 2 (pauseAfter 1): resume the rollout to continue; 2 machines"
+    )
     await phase(pool, "Paused")
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "one of them is new")
-    assert await pool.ask("resume") == "resumed; the rollout of revision 2 goes on"
+    assert await pool.ask("resume") == "resumed; the rollout of revision 2 continues"
     await pool.rolled_out(3, revision=2)
     assert await pool.noted("Applied") == "rollout of revision 2 resumed from Canary"
 
@@ -249,7 +256,7 @@ async def test_the_progress_deadline_stops_it(pool: Pool, temporal: WorkflowEnvi
     assert "ProgressDeadlineExceeded" not in [w.reason for w in (await pool.state()).waits]
     await temporal.fast_forward(pool.handle, timedelta(minutes=2))
     words = await pool.waits("ProgressDeadlineExceeded")
-    assert f"1 machine of revision 2 not available within 600s ({new})" in words
+    assert f"1 machine of revision 2 did not become available within 600s ({new})" in words
     await phase(pool, "Stopped")
     await pool.until_told(2, lambda s: [w.reason for w in s.waits] == ["ProgressDeadlineExceeded"], "its words")
     await eventually(lambda: marks(pool), lambda m: m == [(True, 2), (False, 2)], "freed")

@@ -103,8 +103,8 @@ async def test_the_version_changes_with_the_content(source: Source) -> None:
 async def test_a_missing_secret_is_named(source: Source) -> None:
     where = {
         "kubernetes": "does not exist in cluster control",
-        "directory": "is not in the directory that holds secrets",
-        "environment": "is not in the environment that holds secrets",
+        "directory": "is not in the directory with the secrets",
+        "environment": "is not in the environment with the secrets",
     }
     with pytest.raises(SecretMissing) as caught:
         await source.secrets.get(REF)
@@ -129,7 +129,7 @@ async def test_a_name_that_is_a_path_is_refused(source: Source) -> None:
     (source.root / "secrets" / "private").mkdir(parents=True, exist_ok=True)
     (source.root / "secrets" / "private" / "userData").write_text(CANARY)
     for name in ("../private", "..", "a/b", ""):
-        with pytest.raises(SecretMissing, match="no Secret can have such a name"):
+        with pytest.raises(SecretMissing, match="not a valid name for a Secret"):
             await source.secrets.get(SecretRef(name=name, namespace="garden"))
     assert await source.read("userData") == CANARY
 

@@ -115,7 +115,7 @@ async def test_machines_by_label(working: Place) -> None:
     nobody = await working.run("delete", "machine", "-l", "pool=a")
     assert (nobody.ok(), nobody.err) == ("", f"No machines found in cluster {here} with labels pool=a.\n")
     renewed = await working.run("renew", "machine", "--all")
-    assert renewed.ok() == "machine/b1 renewal: goes on in a new run\n"
+    assert renewed.ok() == "machine/b1 renewal: continues in a new run\n"
     everything = await working.run("delete", "machine", "--all")
     assert everything.ok() == "machine/b1 deletion: will drain, then delete\n"
     assert (await working.run("get", "machine", "a1", "--cluster", there)).code == 0
@@ -159,7 +159,7 @@ async def test_without_a_worker_nothing_is_half_selected(place: Place, monkeypat
         assert place.queue in ran.err
     assert await named(place) == ["machine/a1", "machine/a2", "machine/b1"]  # and without labels the list is whole
     async with HostlerClient.connect(load_settings(place.settings_file)) as client:
-        with pytest.raises(Unreachable, match="could not be whole"):
+        with pytest.raises(Unreachable, match="would be incomplete"):
             await client.select("pool=a")
         monkeypatch.setattr(live, "QUERY_TIMEOUT", DEADLINE)  # a worker takes its time
         async with place.worker():
@@ -168,21 +168,21 @@ async def test_without_a_worker_nothing_is_half_selected(place: Place, monkeypat
 
 async def test_usage(place: Place) -> None:
     for args, words in (
-        (("get", "machines", "-l", "a>1"), "is no label selector"),
-        (("get", "machines", "m1", "-l", "a=b"), "names, or -l"),
-        (("get", "machines", "m1", "-A"), "a name is one cluster's"),
-        (("get", "clusters", "-A"), "clusters have no labels"),
-        (("delete", "machine"), "say which"),
-        (("delete", "machine", "-A"), "say which"),
-        (("delete", "machine", "m1", "--all"), "one of them"),
-        (("delete", "machine", "--all", "-l", "a=b"), "one of them"),
-        (("delete", "-f", "x.yaml", "--all"), "one of them"),
-        (("delete", "machine", "-l", ""), "is no label selector"),
-        (("delete", "cluster", "--all"), "of a cluster"),
+        (("get", "machines", "-l", "a>1"), "is not a label selector"),
+        (("get", "machines", "m1", "-l", "a=b"), "give either names or -l"),
+        (("get", "machines", "m1", "-A"), "names need one cluster"),
+        (("get", "clusters", "-A"), "clusters cannot be selected"),
+        (("delete", "machine"), "give names"),
+        (("delete", "machine", "-A"), "give names"),
+        (("delete", "machine", "m1", "--all"), "only one of them"),
+        (("delete", "machine", "--all", "-l", "a=b"), "give either -l"),
+        (("delete", "-f", "x.yaml", "--all"), "give either files"),
+        (("delete", "machine", "-l", ""), "is not a label selector"),
+        (("delete", "cluster", "--all"), "for a cluster"),
         (("delete", "cluster"), "give one cluster"),
-        (("wait", "cluster", "c1"), "'cluster' is no kind that this command knows; it knows machine"),
+        (("wait", "cluster", "c1"), "'cluster' is not a kind for this command; it takes machine"),
         (("get", "mashines"), "did you mean machines"),
-        (("renew", "machine"), "say which"),
+        (("renew", "machine"), "give names"),
     ):
         ran = await place.run(*args)
         assert (ran.code, ran.out) == (2, ""), args
@@ -213,7 +213,7 @@ async def test_nodes_by_label(place: Place) -> None:
         other = {**NODE, "metadata": {"name": "n2", "labels": {"zone": "b"}}, "spec": {}}
         await kubectl(place, "create", "-f", "-", stdin=text(NODE, other))
         nowhere = await place.run("get", "nodes", "-A")
-        assert (nowhere.code, "the settings have no clusters" in nowhere.err) == (1, True)
+        assert (nowhere.code, "the settings name no clusters" in nowhere.err) == (1, True)
         place.write_settings(clusters={"east": {"kubeconfig": "kubeconfig"}, "west": {"kubeconfig": "kubeconfig"}})
         found = await place.run("get", "nodes", "--cluster", "east", "-l", "zone in (b, c)", "-o", "name")
         assert found.ok() == "node/n2\n"

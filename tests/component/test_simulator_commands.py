@@ -61,7 +61,7 @@ def test_faults_are_added_listed_and_cleared(run: Run, simulator: SimulatorThrea
 def test_a_rule_that_does_nothing_is_wrong_usage(run: Run) -> None:
     refused = run("faults", "add", "RunInstances")
     assert refused.exit_code == 2
-    assert "say what goes wrong: --code, --delay or --drop" in refused.output
+    assert "give --code, --delay or --drop" in refused.output
 
 
 def test_the_simulators_refusals_are_told(run: Run) -> None:
@@ -113,7 +113,7 @@ def test_without_a_simulator_it_says_where_one_is_named(tmp_path: Path, monkeypa
     monkeypatch.setenv("HOSTLER_SETTINGS", str(empty))
     refused = CliRunner().invoke(app, ["simulator", "calls"])
     assert refused.exit_code == 1
-    assert "these settings name no simulator; `hostler up` writes some that do" in refused.output
+    assert "these settings name no simulator; `hostler up` writes settings that do" in refused.output
     empty.write_text("simulator: http://127.0.0.1:1")
     refused = CliRunner().invoke(app, ["simulator", "calls"])
     assert refused.exit_code == 3

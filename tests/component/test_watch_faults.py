@@ -177,7 +177,7 @@ async def test_a_node_that_cannot_be_written_is_its_machines_trouble_alone(tempo
         await world.only_this_change("m-2", 1, "n-2")
         await world.ready("n-1", False, "KubeletNotReady", "it is still heard")
         assert (await world.told("m-1", 3))[-1].reason == "KubeletNotReady: it is still heard"
-        words = "node n-1 cannot be written, and is tried again: failed calling webhook"
+        words = "node n-1 cannot be written; it is tried again: failed calling webhook"
         assert [(h.reason, h.message) for h in (await world.state()).journal] == [("NodeUnwritable", words)]
         assert await world.reachable() is True
         assert (await world.attempt()).attempt == 1

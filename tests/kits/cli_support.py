@@ -231,7 +231,7 @@ class PlayedMachine:
     def _renew(self, intent: Intent) -> Answer:
         if intent.id not in self.state.intents:
             self.again = True
-        return Answer(message=self.once(intent, "goes on in a new run"))
+        return Answer(message=self.once(intent, "continues in a new run"))
 
     @workflow.update
     def apply(self, intent: ApplyIntent) -> Answer:

@@ -306,7 +306,7 @@ async def pool_whose_vms_die(it: Live) -> None:
         await settled(pool)
         check_i15(it.seen, 2, lost - 2)
     answer = await pool.ask("resume")
-    assert "machines are made again" in answer, answer
+    assert "machines are created again" in answer, answer
     await pool.rolled_out(2)
     await it.known()
     check_i15(it.seen, 2, lost)

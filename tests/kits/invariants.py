@@ -247,7 +247,7 @@ def _by_cluster(call: Call) -> bool:
 def check_drained_once(journal: list[Happening]) -> None:
     """A machine that was drained in Failed is not drained again when it is deleted. A last look before the VM goes is
     no drain."""
-    ends = [h for h in journal if h.reason in ("Drained", "DrainFailed") and not h.message.startswith("a last look")]
+    ends = [h for h in journal if h.reason in ("Drained", "DrainFailed") and not h.message.startswith("the last look")]
     assert len(ends) == 1, f"once: it was drained {len(ends)} times"
 
 

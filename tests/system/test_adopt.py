@@ -87,8 +87,8 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     told = await hostler(stack, "adopt", "machine/m-1", "--as", "alice")
     assert told.splitlines() == [
         f"machine/m-1 adopted: {provider_id(lost)} (running), uid {lost.uid}",
-        "machine/m-1: spec and class are those that its former workflow had",
-        "machine/m-1: it looks at its VM and Node now; wait for it: hostler wait machine m-1",
+        "machine/m-1: spec and class are those of its earlier workflow",
+        "machine/m-1: it checks its VM and Node now; to wait for it: hostler wait machine m-1",
     ]
     await hostler(stack, "wait", "machine", "m-1", "--timeout", "60s")
     adopted = await stack.phase(Phase.RUNNING)
@@ -98,17 +98,17 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     assert adopted.attempt == lost.attempt
     assert len(stack.launched()) == 2  # one each, and no more
     asked = next(h.message for h in adopted.journal if h.reason == "Adopted")
-    assert asked.startswith("asked by alice; its former workflow ended as TERMINATED since")
+    assert asked.startswith("asked by alice; its earlier workflow ended as TERMINATED since")
     assert await orphans(stack) == {}
 
     refused = await hostler(stack, "adopt", "machine", "m-2", expect=1)
-    assert "error: machine m-2 has a workflow that runs, there is nothing to adopt" in refused
+    assert "error: machine m-2 has a running workflow, so there is nothing to adopt" in refused
     assert (await stack.state("m-2")).uid == kept.uid
 
     await hostler(stack, "delete", "machine", "m-1", "--wait", "--timeout", "60s")
     assert stack.leftovers(lost.uid) == {}
     ended = await hostler(stack, "adopt", "machine", "m-1", expect=1)
-    assert "error: machine m-1 came to its end by itself since" in ended
+    assert "error: machine m-1 was deleted completely since" in ended
 
 
 async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
@@ -117,7 +117,7 @@ async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
     first = await running(stack)
     await terminate(stack)
     note = await hostler(stack, "apply", "-f", "-", "--dry-run", stdin=manifests("m-1"))
-    assert "its VM may still be there; `hostler get orphans` lists such VMs" in note
+    assert "its VM may still exist; `hostler get orphans` lists such VMs" in note
     await stack.create("m-1")
     waits = await stack.reason("NameTaken")
     assert waits.status.phase == Phase.CRASH_LOOP_BACK_OFF
@@ -134,16 +134,16 @@ async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
     await stack.create("m-1")
     third = await stack.reason("NameTaken")
     wrong = await hostler(stack, "adopt", "machine", "m-1", "--uid", "nobody", expect=1)
-    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; there is" in wrong
+    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; the VMs are" in wrong
     told = await hostler(stack, "adopt", "machine", "m-1")
     assert f"machine/m-1 adopted: {provider_id(second)} (running), uid {second.uid}" in told
     taken = await stack.phase(Phase.RUNNING)
     assert (taken.uid, provider_id(taken), len(stack.launched())) == (second.uid, provider_id(second), 2)
     assert [h.message for h in taken.journal if h.reason == "VMTakenOver"] == [
-        f"{provider_id(second)} is this machine's, with its uid {second.uid} instead of {third.uid}"
+        f"{provider_id(second)} belongs to this machine, which takes its uid {second.uid} instead of {third.uid}"
     ]
     refused = await hostler(stack, "adopt", "machine", "m-1", expect=1)
-    assert "error: machine m-1 has a workflow that runs, there is nothing to adopt" in refused
+    assert "error: machine m-1 has a running workflow, so there is nothing to adopt" in refused
     await stack.delete()
     for uid in (first.uid, second.uid, third.uid):
         assert stack.leftovers(uid) == {}
@@ -165,10 +165,10 @@ async def test_vms_of_two_lives(stack: Stack) -> None:
     assert set(await orphans(stack, "m-2")) == set()
     refused = await hostler(stack, "adopt", "machine", "m-1", expect=1)
     lines = refused.splitlines()
-    assert lines[0] == "error: machine m-1 has VMs of 2 lives: say which one (--uid UID)"
+    assert lines[0] == "error: machine m-1 has VMs with 2 different uids: choose one (--uid UID)"
     assert set(lines[1:]) == {f"error:   {provider_id(s)} (running), uid {s.uid}" for s in (first, second)}
     wrong = await hostler(stack, "adopt", "machine", "m-1", "--uid", "nobody", expect=1)
-    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; there is" in wrong
+    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; the VMs are" in wrong
 
     await hostler(stack, "adopt", "machine", "m-1", "--uid", first.uid)
     adopted = await stack.phase(Phase.RUNNING)
@@ -204,7 +204,7 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
     assert cells[1:] == [provider_id(ours), "running", ours.uid, "none-untagged"]
     assert "1 VM without the tag hostler.io/installation" in await doctor(stack)
     refused = await hostler(stack, "adopt", "machine", "m-77", "-f", "-", stdin=manifests("m-77"), expect=1)
-    assert f"it may be another Hostler's, which looks after it. If it is yours: --uid {ours.uid}" in refused
+    assert f"another Hostler may manage it. If it is yours: --uid {ours.uid}" in refused
     await hostler(stack, "adopt", "machine", "m-77", "-f", "-", "--uid", ours.uid, stdin=manifests("m-77"))
     stack.started["m-77"] = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, "m-77"))
     await eventually(lambda: stack.state("m-77"), lambda s: s.post_start_done, "its post-start update")
@@ -284,7 +284,7 @@ async def test_a_deletion_is_not_taken_over(stack: Stack) -> None:
     await terminate(stack)
     mend(stack)
     told = await hostler(stack, "adopt", "machine", "m-1")
-    assert "it was being deleted, which is not taken over: ask again with `hostler delete machine m-1`" in told
+    assert "it was being deleted, which is not continued: repeat it with `hostler delete machine m-1`" in told
     adopted = await eventually(lambda: stack.state(), lambda s: s.adopted, "the adopted life")
     assert (adopted.uid, adopted.deletion) == (first.uid, None)
     await stack.delete()
@@ -317,7 +317,7 @@ async def test_an_account_that_cannot_be_read_is_said(stack: Stack, tmp_path: Pa
     assert lost.uid in said  # what could be read is shown
     assert (
         "error: account AWS/eu-west-1/default/nowhere could not be listed, so its VMs are not known: "
-        "Secret default/nowhere does not exist in cluster demo; look again when this is mended" in said
+        "Secret default/nowhere does not exist in cluster demo; try again when this is fixed" in said
     )
 
     machine = examples("m-1").machines[0].model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -337,11 +337,11 @@ async def test_an_account_that_cannot_be_read_is_said(stack: Stack, tmp_path: Pa
 
 async def test_what_cannot_be_adopted(stack: Stack) -> None:
     unknown = await hostler(stack, "adopt", "machine", "m-9", expect=1)
-    assert "error: nothing is recorded of machine m-9 of cluster demo: give its manifests" in unknown
+    assert "error: nothing is recorded about machine m-9 of cluster demo: give its manifests" in unknown
     absent = await hostler(stack, "adopt", "machine", "m-9", "-f", str(EXAMPLES), expect=1)
-    assert "error: machine m-9 is not in the files; in them: demo-1" in absent
+    assert "error: machine m-9 is not in the files; they contain: demo-1" in absent
     nothing = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES), expect=1)
-    assert "has no VM with the tag hostler.io/machine=demo-1 that nobody owns" in nothing
+    assert "has no VM with the tag hostler.io/machine=demo-1 and without an owner" in nothing
     unwatched = await hostler(stack, "get", "orphans", expect=1)
     assert "error: cluster demo is not watched, so nothing says which cloud accounts it uses" in unwatched
     by_class = await hostler(stack, "get", "orphans", "-f", str(EXAMPLES))
@@ -361,7 +361,7 @@ async def test_without_a_worker(temporal: WorkflowEnvironment, monkeypatch: pyte
     monkeypatch.setattr("starter.sdk.orphans.new_id", lambda: "the-first")
     async with new_stack(temporal.client) as stack:
         classes = examples().classes
-        with pytest.raises(NoAnswer, match=f"cannot be looked into: nobody polls {stack.settings.queue_prefix}"):
+        with pytest.raises(NoAnswer, match=f"cannot be searched: nobody polls {stack.settings.queue_prefix}"):
             await client_of(stack).orphans(*classes)
         given_up = await stack.client.get_workflow_handle(sweep_id(CLUSTER, "the-first")).describe()
         assert given_up.status == WorkflowExecutionStatus.TERMINATED  # nobody would read its report
@@ -396,7 +396,7 @@ def test_the_vm_to_adopt(found: list[OwnedVm], uid: str | None, number: int) -> 
         pytest.param([], None, "account a has no VM with the tag hostler.io/machine=m", id="none"),
         pytest.param([vm(1)], "u2", "no VM with uid u2", id="not the one that was named"),
         pytest.param([vm(1), vm(2, "u2")], None, "VMs of 2 lives", id="two lives"),
-        pytest.param([vm(1), vm(2)], None, "2 VMs of one life", id="two VMs of one life"),
+        pytest.param([vm(1), vm(2)], None, "2 VMs with one uid", id="two VMs of one life"),
         pytest.param([vm(1, "")], None, "has lost its tag hostler.io/uid", id="no uid"),
     ],
 )

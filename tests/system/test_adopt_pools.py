@@ -140,8 +140,8 @@ async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
     said = await adopt(pool, name)
     assert said == [
         f"machine/{name} adopted: {before.status.provider_id} (running), uid {before.uid}",
-        f"machine/{name}: spec and class are those that pool p1 has in revision 1",
-        f"machine/{name}: it looks at its VM and Node now; wait for it: hostler wait machine {name}",
+        f"machine/{name}: spec and class are those of pool p1 in revision 1",
+        f"machine/{name}: it checks its VM and Node now; to wait for it: hostler wait machine {name}",
     ]
     await eventually(pool.state, well(1, name, kept=True), "the pool is whole again")
     after = (await pool.machines())[name]
@@ -162,7 +162,7 @@ async def test_one_without_its_vm_is_replaced(pool: Pool) -> None:
     assert len(pool.stack.launched()) == 2, "it counts until somebody has looked"
     said = await adopt(pool, name)
     assert said[0] == f"machine/{name} adopted: {before.status.provider_id} (not listed), uid {before.uid}"
-    assert any("when the VM is gone, pool p1 replaces it" in line for line in said)
+    assert any("if the VM is gone, pool p1 replaces it" in line for line in said)
     await eventually(pool.state, well(2, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 3
     assert pool.stack.leftovers(before.uid) == {}
@@ -187,12 +187,12 @@ async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> 
     mend(pool.stack)
     assert name in (await pool.state()).members
     said = await adopt(pool, name)
-    assert said[0] == f"machine/{name}: no VM of it is left; pool p1 is told and makes another"
+    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another"
     assert f"tagged hostler.io/machine={name}" in said[1]
     state = await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 2
     assert await users(pool) == {"pool/p1", *state.members}
-    with pytest.raises(Refused, match="nothing is recorded of machine"):
+    with pytest.raises(Refused, match="nothing is recorded about machine"):
         await adopt(pool, name)  # the pool no longer counts it
     await pool.delete()
 
@@ -252,8 +252,8 @@ async def test_one_that_never_had_a_vm(pool: Pool) -> None:
 
     said = await eventually(adopted)
     assert datetime.now(UTC) >= ended + brief.call_timeout + brief.consistency
-    assert said[0] == f"machine/{name}: no VM of it is left; pool p1 is told and makes another"
-    assert all(f"no VM of machine {name} is there, but its workflow has been ended" in r for r in refusals)
+    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another"
+    assert all(f"machine {name} has no VM, but its workflow has only been ended" in r for r in refusals)
     await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 1
     await pool.delete()
@@ -276,7 +276,7 @@ FORMER = MachineState.model_validate({"name": "p1-a-b", "uid": "u1", "spec": {"c
 
 def test_until_when_nothing_is_told() -> None:
     """It takes a create call of a minute, and a minute in which the cloud may not show what it has made."""
-    with pytest.raises(Refused, match=r"ended since 2026-03-01 14:05:00 UTC only, .*: ask again at 14:07:00 UTC"):
+    with pytest.raises(Refused, match=r"only been ended since 2026-03-01 14:05:00 UTC, .*: try again at 14:07:00 UTC"):
         refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=119))
     refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=120))
 

@@ -43,7 +43,7 @@ async def test_what_is_said_beforehand_is_what_is_done(stack: Stack) -> None:
     said = [
         f"machineclass/{CLASS} configured: generation 1 -> 2",
         "  providerSpec.machineType: m5.large -> m5.xlarge: needs replacement (Outdated)",
-        "  providerSpec.monitoring: (none) -> true: touches no VM that runs",
+        "  providerSpec.monitoring: (none) -> true: affects no running VM",
         "  providerSpec.vmTags.team: platform -> web: hot update",
         "  touches 2 machines (m-1, m-2)",
     ]
@@ -121,7 +121,7 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
     assert f"machineclass {CLASS} is gone" in await hostler(stack, "delete", "class", CLASS)
 
     said = await hostler(stack, "update-class", "m-2", "larger")
-    assert "the VM was made with other values of providerSpec.machineType" in said
+    assert "the VM was created with other values of providerSpec.machineType" in said
     known = await users(larger, "m-2")
     assert known.users["m-2"].state is UpdateState.OUTDATED
     assert "Outdated" in await hostler(stack, "describe", "machine", "m-2")

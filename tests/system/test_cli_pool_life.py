@@ -68,7 +68,7 @@ async def test_a_pool_as_an_operator_runs_it(temporal: WorkflowEnvironment, tidy
     assert f"rolls pool {NAME}: 2 machines will be replaced" in beforehand
     assert f"rolls pool {NAME}: 2 machines will be replaced" in await said("apply", "-f", wanted)
     stands = await hostler(stack, *waits, expect=1)
-    assert "stands: Canary: 1 of 2 machines are of revision 2 (pauseAfter 1)" in stands
+    assert "is blocked: Canary: 1 of 2 machines are of revision 2 (pauseAfter 1)" in stands
     page = await said("describe", "pool", NAME)
     for words in ("Phase:     Paused", "Reason:            Canary", "1 Running", "hostler rollout resume"):
         assert words in page, page
@@ -94,5 +94,5 @@ async def test_a_pool_as_an_operator_runs_it(temporal: WorkflowEnvironment, tidy
     await hostler(stack, *waits)
     deleted = await hostler(stack, "delete", "pool", NAME, "--wait", "--timeout", "120s")
     assert f"machinedeployment/{NAME} deleted" in deleted
-    assert "Nothing is left of it." in await said("describe", "pool", NAME)
+    assert "Nothing is left." in await said("describe", "pool", NAME)
     assert Pool(stack, NAME).vms() == {}

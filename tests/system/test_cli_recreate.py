@@ -23,7 +23,7 @@ async def test_a_new_life_of_the_same_name(stack: Stack) -> None:
         stack, "recreate", "machine", "m-1", "--reason", "a new kernel", "--wait", "--timeout", "60s", "--as", "alice"
     )
     assert told.splitlines() == [
-        "machine/m-1 is being recreated: machine m-1 is being deleted, then a new life begins",
+        "machine/m-1 is being recreated: machine m-1 is being deleted, then created again",
         "machine/m-1 is Running",
     ]
     now = await stack.phase(Phase.RUNNING)
@@ -60,7 +60,7 @@ async def test_waiting_meanwhile(stack: Stack) -> None:
     assert "machine m-1 is Terminating (" in late
     assert "not Running, after 1s; it may get there yet" in late
     again = await hostler(stack, "recreate", "machine", "m-1", "--force")
-    assert again == "machine/m-1 is being recreated: machine m-1 is being recreated already, from now on with force\n"
+    assert again == "machine/m-1 is being recreated: machine m-1 is already being recreated, from now on with force\n"
 
     await hostler(stack, "delete", "machine", "m-1")
     lost = await hostler(stack, "wait", "machine", "m-1", "--timeout", "60s", expect=1)

@@ -31,10 +31,10 @@ STORY = [
     "machine/demo-1 created",
     "demo-1 is Pending — CreatingVM",
     "RunInstances was in flight when process ",
-    "the worker was killed; the life goes on",
+    "the worker was killed; the workflow continues",
     "the worker was killed by SIGKILL; starting it again",
     "the worker runs again",
-    "demo-1 is Running; kubectl would show its Node so:",
+    "demo-1 is Running; kubectl would show its Node like this:",
     "providerID: aws:///eu-west-1/i-",
     "hostler delete machine demo-1",
     "demo-1 is Terminating",
@@ -100,7 +100,7 @@ def state() -> MachineState:
         status=Status(
             phase=Phase.PENDING,
             waiting_for=WaitingFor(
-                reason="NodeNotSeen", message="no node has joined", since=NOW - timedelta(seconds=7)
+                reason="NodeNotSeen", message="no node has joined yet", since=NOW - timedelta(seconds=7)
             ),
         ),
         journal=[Happening(time=NOW, reason=f"R{n}", message=f"happening {n}") for n in range(8)],
@@ -111,7 +111,7 @@ def test_lines_are_printed_when_they_are_news(state: MachineState, capsys: pytes
     lines = DemoLines()
     lines.show(state)
     first = capsys.readouterr().out.splitlines()
-    assert first[-1].endswith("demo-1 is Pending — NodeNotSeen: no node has joined")
+    assert first[-1].endswith("demo-1 is Pending — NodeNotSeen: no node has joined yet")
     assert len(first) == 9
     lines.show(state)
     assert capsys.readouterr().out == ""
@@ -119,7 +119,7 @@ def test_lines_are_printed_when_they_are_news(state: MachineState, capsys: pytes
     lines.show(state, "no worker is there to ask")
     joined, now = capsys.readouterr().out.splitlines()
     assert joined.endswith("demo-1: NodeJoined: node n1 joined")
-    assert now.endswith("no node has joined — no worker is there to ask")
+    assert now.endswith("no node has joined yet — no worker is there to ask")
 
 
 def test_the_table_shows_what_is_waited_for_since_when_and_the_latest_happenings(state: MachineState) -> None:
@@ -127,7 +127,7 @@ def test_the_table_shows_what_is_waited_for_since_when_and_the_latest_happenings
     console.print(table(state, "", NOW))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    for word in ("demo-1", "Pending", "NodeNotSeen: no node has joined", "7 s", "happening 7", "happening 2"):
+    for word in ("demo-1", "Pending", "NodeNotSeen: no node has joined yet", "7 s", "happening 7", "happening 2"):
         assert word in text
     assert "happening 1" not in text
 

@@ -70,7 +70,7 @@ async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
     words = await blocked(stack)
     expected = "1 of 2 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at "
     assert words.startswith(expected)
-    assert "; PDB web is misconfigured: its pods are all healthy (1 of 1)" in words
+    assert "; PDB web is misconfigured: all its pods are healthy (1 of 1)" in words
     state = await stack.state()
     assert state.deletion is not None
     deadline = state.deletion.time + timedelta(seconds=8)
@@ -100,7 +100,7 @@ async def test_a_whole_delete_by_force(stack: Stack) -> None:
     assert kill.operation == "delete pods"
     assert evictions[-1].operation == "create pods/eviction"
     (forced,) = [h for h in result.journal if h.reason == "DrainForced"]
-    assert forced.message == "force was asked for"
+    assert forced.message == "force was requested"
     assert stack.leftovers(uid) == {}
 
 

@@ -117,7 +117,7 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
         stack, "demo-aws", user_data((f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"', edited))
     )
     over = await stack.reason("AttemptIsOver")
-    assert "a new attempt follows if no VM of this machine turns up" in await described(stack)
+    assert "a new attempt follows unless a VM of this machine appears" in await described(stack)
     running = await stack.phase(Phase.RUNNING)
     assert over.attempt is not None
     assert running.attempt is not None
@@ -157,7 +157,7 @@ async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
     assert waits.attempt is not None
     token = f"bootstrap-token-{token_id(waits.uid, waits.attempt.number)}"
     stack.kubectl("delete", "secret", "-n", "kube-system", token)
-    removed = "its bootstrap token was removed by somebody"
+    removed = "somebody removed its bootstrap token"
     await says(stack, removed)
     knobs(stack, join_delay=0)
     assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: it is of no use
@@ -171,7 +171,7 @@ async def without_provider_id(stack: Stack, **spec: Any) -> MachineState:
     knobs(stack, no_provider_id=True)
     await stack.create(**spec)
     waits = await stack.reason("NodeNotSeen")
-    words = f"node {waits.status.node_name} is there but has no providerID: waiting for the cloud-controller-manager"
+    words = f"node {waits.status.node_name} exists but has no providerID: waiting for the cloud-controller-manager"
     await says(stack, words)
     return waits
 
@@ -189,7 +189,7 @@ async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
     waits = await without_provider_id(stack, creation_timeout=timedelta(seconds=6))
     name = str(waits.status.node_name)
     failed = await stack.phase(Phase.FAILED)
-    assert f"node {name} is there but has no providerID" in failed.journal[-1].message
+    assert f"node {name} exists but has no providerID" in failed.journal[-1].message
     await stack.delete()
     assert stack.leftovers(waits.uid) == {}
     assert stack.kubectl("get", "nodes", "-o", "name") == f"node/{name}\n"
@@ -203,7 +203,7 @@ async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> N
     stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
     late = await eventually(stack.state, lambda s: "JoinedLate" in reasons(s), "a node that joined late")
     assert late.status.phase == Phase.FAILED
-    assert "joined after the machine had Failed; it gets no work" in await described(stack)
+    assert "joined after the machine had Failed; it gets no pods" in await described(stack)
     assert late.node is not None
     taints = [t["key"] for t in node(stack, late.node.name)["spec"]["taints"]]
     assert INSTANCE_NOT_READY_TAINT in taints
@@ -272,7 +272,7 @@ async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
     for _ in range(2):
         stack.kubectl("create", "-f", str(file))
         doubled = await eventually(stack.state, _duplicate, "DuplicateNode at the machine")
-        assert _duplicate(doubled) == f"nodes {name} and twin have the providerID of its VM; {name} counts"
+        assert _duplicate(doubled) == f"nodes {name} and twin have the providerID of this machine's VM; {name} counts"
         assert "DuplicateNode" in await described(stack)
         await eventually(lambda: _events(stack, name), lambda text: "DuplicateNode" in text, "its Event")
         if len([h for h in doubled.journal if h.reason == "DuplicateNode"]) == 1:

@@ -170,7 +170,8 @@ async def test_more_tags_than_a_resource_may_carry(stack: Stack, patient: Hot) -
     failed = await hot.failed("InvalidSpec")
     words = trouble_of(failed).message
     assert (
-        f"{vm}: it would carry 52 tags, with those of others, and may carry 50; remove 2 from vmTags or tags" in words
+        f"{vm}: it would have 52 tags, including those of others, but may have 50; remove 2 from vmTags or tags"
+        in words
     )
     assert (failed.status.phase, waits(failed)) == (Phase.RUNNING, LONG)
     (call,) = hot.calls(since, "*Tags")

@@ -33,7 +33,7 @@ async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:
     paused = "the cluster is paused: `hostler resume cluster demo`"
     assert await pool.scale(3) == f"scaled; replicas 2 → 3; {paused}"
     (wait,) = (await pool.waits("ClusterPaused")).waits
-    assert wait.message.startswith("The cluster is paused. Without that: ")
+    assert wait.message.startswith("The cluster is paused. Otherwise: ")
     assert await pool.scale(1) == f"scaled; replicas 3 → 1; {paused}"
     await pool.when(lambda s: s.replicas == 1 and s.waits and s.waits != [wait], "it would do something else now")
     assert sorted((await pool.state()).members) == made

@@ -245,7 +245,7 @@ async def test_an_outage_longer_than_the_health_timeout_fails_nobody(temporal: W
         for name in ("mends", "ill"):
             waits = await stack.reason("CannotConfirm", name)
             assert waits.status.phase == Phase.UNKNOWN
-            assert "nothing is decided on old news" in await described(stack, name)
+            assert "nothing is decided on stale information" in await described(stack, name)
         assert (await stack.phase(Phase.UNKNOWN, "mends")).suspicion is None
         overdue = max([(await stack.state(n)).status.deadlines["health"] for n in ("mends", "ill")])
         await eventually(_now, lambda now: now > overdue + SOON, "an outage as long again")

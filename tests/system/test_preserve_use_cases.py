@@ -138,7 +138,7 @@ async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> 
     assert "Phase:        Running:Preserved" in page
     assert "(in 2d23h" in page
     told = {
-        "hostler": ["asked of the machine (now)", "by alice", "case 17"],
+        "hostler": ["a request to the machine (now)", "by alice", "case 17"],
         "kubectl": [f"annotation {PRESERVE_ANNOTATION}=now on node {kept.status.node_name}"],
     }
     assert {way: all(w in page for w in words) for way, words in told.items()} == {w: w == operator.way for w in told}
@@ -167,7 +167,7 @@ async def test_use_case_2_one_that_may_fail(operator: Operator) -> None:
     await operator.ask("m-1", "when-failed")
     if operator.way == "hostler":
         page = await hostler(stack, "describe", "machine", "m-1")
-        assert "when it has Failed and is drained" in page
+        assert "when it is Failed and drained" in page
         assert "by alice" in page
     else:
         await eventually(

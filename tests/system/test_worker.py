@@ -203,7 +203,7 @@ async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:
     content = yaml.safe_load(bare.settings_file.read_text())
     content["clouds"], content["worker"]["roles"] = {}, ["cloud"]
     bare.settings_file.write_text(yaml.safe_dump(content))
-    with pytest.raises(SettingsError, match="leave no task queue to serve"):
+    with pytest.raises(SettingsError, match="there is no task queue to serve"):
         async with worker.running(bare.client, load_settings(bare.settings_file)):
             pass
 
@@ -216,7 +216,10 @@ async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -
         state = await eventually(
             lambda: other.state(), lambda s: s.status.waiting_for and s.status.waiting_for.reason == "InvalidSpec"
         )
-        assert "cluster 'elsewhere' is not in the settings; known clusters: demo" in state.status.waiting_for.message
+        assert (
+            "cluster 'elsewhere' is not in the settings; the known clusters are: demo"
+            in state.status.waiting_for.message
+        )
         assert bare.launched() == []
         await other.started["m-1"].terminate("the test is over")
 

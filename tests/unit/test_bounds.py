@@ -163,8 +163,8 @@ def deep(levels: int) -> dict[str, Any]:
         ({"a": [["x" * 100] * 100] * 100}, "more than 65536 bytes"),
         (deep(DEPTH_MOST + 1), "deeper than 32"),
         ({"a": 10**300}, "64 bits"),
-        ({"a": float("inf")}, "no number that JSON has"),
-        ({"a": {1: 2}}, "a key that is no text"),
+        ({"a": float("inf")}, "not a number in JSON"),
+        ({"a": {1: 2}}, "a key that is not text"),
         ({"a": ["\ud800"]}, "half a character"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_duration_that_nobody_means(text: str) -> None:
 
 
 def test_a_long_duration_is_refused_before_it_is_read() -> None:
-    with pytest.raises(ValueError, match="4001 characters are no duration"):
+    with pytest.raises(ValueError, match="4001 characters are not a duration"):
         parse_duration("1" * 4000 + "h")
 
 

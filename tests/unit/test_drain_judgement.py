@@ -163,7 +163,7 @@ VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 SICK = budget("web", observedGeneration=1, expectedPods=3, currentHealthy=2, disruptionsAllowed=0)
 TIGHT = budget("web", observedGeneration=1, expectedPods=3, currentHealthy=3, disruptionsAllowed=0)
-ONE_EACH = "the eviction API wants one PDB for a pod: delete all but one"
+ONE_EACH = "the eviction API allows one PDB per pod: delete all but one"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_why_an_eviction_is_refused(
 def test_what_to_do_about_a_budget_that_never_allows_it() -> None:
     why, advice = budgets.refusal(429, VIOLATES, [TIGHT])
     assert why == "blocked by PDB web (0 disruptions allowed)"
-    assert advice.startswith("PDB web is misconfigured: its pods are all healthy (3 of 3)")
+    assert advice.startswith("PDB web is misconfigured: all its pods are healthy (3 of 3)")
 
 
 # -- volumes -----------------------------------------------------------------------------------------------------------

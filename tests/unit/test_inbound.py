@@ -246,8 +246,8 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
         assert player.send(signal_workflow=signal("delete")) == []
         assert player.send(signal_workflow=signal("no_such", b"{}")) == []
         said = refusals(player)
-        assert "signal 'delete' takes one argument, Intent as JSON; it came with none" in said
-        assert "there is no signal 'no_such'; there are apply, delete, renew" in said
+        assert "signal 'delete' takes one argument, Intent as JSON; it got none" in said
+        assert "unknown signal 'no_such'; the signals are apply, delete, renew" in said
         forged = {inbound.HEADER: payload(b"forged")}
         assert player.send(signal_workflow=signal("renew", b"{}", **forged))  # it begins a new run
         assert player.over == "continue_as_new_workflow_execution"
@@ -323,13 +323,13 @@ STARTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("life", "argument", "id", "words"),
     [
-        ("machine-whole-life", {}, "foo", "as 'foo', and its argument is that of 'machine/demo/x'"),
-        ("machine-whole-life", {}, "machine/demo/../x", "and its argument is that of 'machine/demo/x'"),
-        ("machine-whole-life", {"name": "../x"}, "machine/demo/../x", "'..' is no Kubernetes name"),
+        ("machine-whole-life", {}, "foo", "as 'foo', but its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {}, "machine/demo/../x", "but its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {"name": "../x"}, "machine/demo/../x", "'..' is not a Kubernetes name"),
         ("pool-newer-pool-life", {}, "machinedeployment/other/p", "that of 'machinedeployment/default/p'"),
         ("class-hot-life", {}, "machineclass/c", "that of 'machineclass/default/c'"),
-        ("class-hot-life", {"name": "C_1"}, "machineclass/default/C_1", "'C_1' is no Kubernetes name"),
-        ("cluster-whole-life", {}, "demo", "as 'demo', and its argument is that of 'cluster/demo'"),
+        ("class-hot-life", {"name": "C_1"}, "machineclass/default/C_1", "'C_1' is not a Kubernetes name"),
+        ("cluster-whole-life", {}, "demo", "as 'demo', but its argument is that of 'cluster/demo'"),
         ("rollout-newer-pool-life", {}, "rollout/p/2", "that of 'rollout/demo/p/2'"),
     ],
 )
@@ -342,7 +342,7 @@ async def test_a_start_under_another_id_ends_with_words(
         commands = player.start([payload(json.dumps({**STARTS[life], **argument}).encode())])
         assert player.over == "fail_workflow_execution"
         (failed,) = [c.fail_workflow_execution.failure for c in commands if c.HasField("fail_workflow_execution")]
-        assert "cannot begin, and nothing is owned yet" in failed.message
+        assert "cannot begin, and owns nothing yet" in failed.message
         assert words in failed.message
 
     await in_thread(of(tapes, life), deed, id)
@@ -356,10 +356,10 @@ async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(ta
             player.send(signal_workflow={**signal(f"x{n}", b"{}"), "identity": f"{n}@laptop"})
         journal = state(player).journal
         assert len(journal) == before + REFUSED_KEPT
-        assert journal[-1].message.startswith("there is no signal 'x19'; there are ")
+        assert journal[-1].message.startswith("unknown signal 'x19'; the signals are ")
         assert journal[-1].message.endswith("; sent by laptop")
         player.send(signal_workflow=signal("delte", b"{}"))
-        assert refusals(player).endswith("there is no signal 'delte'; did you mean delete?")
+        assert refusals(player).endswith("unknown signal 'delte'; did you mean delete?")
 
     await in_thread(of(tapes, "machine-whole-life"), deed)
 
@@ -368,8 +368,8 @@ async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(ta
     ("life", "name", "given", "words"),
     [
         ("cluster-whole-life", "register_pool", "x" * 3000, "name: 3000 characters, of at most 253"),
-        ("machine-whole-life", "extend", {"lasts": []}, "lasts: a duration is wanted; write it like 20m, 1h30m or 90s"),
-        ("machine-whole-life", "extend", {"until": "soon"}, "until: a time is wanted; write it like 2026-01-31T12:"),
+        ("machine-whole-life", "extend", {"lasts": []}, "lasts: not a duration; write it like 20m, 1h30m or 90s"),
+        ("machine-whole-life", "extend", {"until": "soon"}, "until: not a time; write it like 2026-01-31T12:"),
     ],
 )
 async def test_words_name_the_field_and_the_form(
@@ -396,7 +396,7 @@ async def test_an_error_of_a_handler_is_a_line_and_the_sdks_own_is_none(
         player.play(0.6)
         breaks(OverflowError("date value out of range"))
         player.send(signal_workflow=signal("renew", b"{}"))
-        assert "signal 'renew' failed by an error of Hostler's own" in refusals(player)
+        assert "signal 'renew' failed because of an error in Hostler itself" in refusals(player)
         update = {"id": "u", "protocol_instance_id": "u", "name": "renew", "input": [payload(b"{}")]}
         answers = [c.update_response for c in player.send(do_update={**update, "run_validator": True})]
         assert "OverflowError: date value out of range" in answers[-1].rejected.message

@@ -24,18 +24,22 @@ from pydantic_core import to_jsonable_python
 from test_pool_hearing import report
 
 from activities.kube import facts
-from planners.fleet.hearing import first_heard
+from planners.fleet.hearing import first_heard, hear
 from planners.machine.hot_update import compare, is_hash_of, rolling_hash
-from planners.machine.membership import digest_of
+from planners.machine.membership import digest_of, report_of, with_revision
 from planners.pool.revisions import Wanted, revise
 from resources.base import Manifest
 from resources.canonical import Empty, canonical
 from resources.clouds import PROVIDERS
 from resources.effects import effects
+from resources.fleet.membership import member_state
 from resources.fleet.revision import Revision
+from resources.fleet.state import FleetState
 from resources.machine.facts import NodeFacts
 from resources.machine.manifest import MachineTemplate, SecretRef
+from resources.machine.placement import Placement
 from resources.machine.state import ClassSnapshot
+from resources.owner import Owner
 from workflows.pool.revise import but_class
 
 Row = tuple[str, dict[str, Any], dict[str, Any]]
@@ -239,6 +243,23 @@ def test_a_run_that_began_with_version_1_ends_with_it() -> None:
 def test_a_machine_is_of_the_revision_whose_spec_has_its_hash(said: dict[str, str], counter: int) -> None:
     heard = report(machine_class="c1", seq=5, **said)
     assert first_heard(heard, [stored(SPEC, "of another release")]).revision == counter
+
+
+# -- placements -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", [None, Placement(index=1, zone="eu-west-1b", failure_domain="rack-7")])
+def test_a_placement_is_in_no_hash(placement: Placement | None) -> None:
+    """Machines of one revision may differ in it: a machine's owner, which gave it, knows it again by its report."""
+    made_from = stored(SPEC)
+    state = member_state(FleetState(name="p", revisions=[made_from]), Owner(name="p"), "m1", made_from, placement)
+    state.status.phase_since = EPOCH
+    said = with_revision(report_of(state), state)
+    assert (said.placement, said.rolling_hash) == (placement, rolling_hash("AWS", SPEC))
+    known = first_heard(said, [made_from])
+    assert (known.revision, known.placement) == (1, placement)
+    assert hear(known, said.model_copy(update={"placement": None}), [made_from]).placement == placement
+    assert revise([made_from], {"m1": known}, wants(SPEC), 10, EPOCH).rolls is False
 
 
 # -- a release with one more field ------------------------------------------------------------------------------------

@@ -59,12 +59,12 @@ def rolling(**settings: Any) -> dict[str, Any]:
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("MCM U6", {"strategy": {"type": "Recreate"}}, r"spec.strategy.type: .*write RollingUpdate or OnDelete"),
-    ("both", {"strategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}}, "strategy: rollingUpdate has no"),
+    ("both", {"strategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}}, "strategy: rollingUpdate does not"),
     ("no number", rolling(maxSurge="two"), r"rollingUpdate.maxSurge: neither a count nor a percentage; write it like"),
     ("negative", rolling(maxSurge=-1), "rollingUpdate.maxSurge: neither"),
     ("a truth", rolling(maxUnavailable=True), "rollingUpdate.maxUnavailable: neither"),
-    ("more than all", rolling(maxUnavailable="101%"), "101% of the replicas is more than all"),
-    ("an empty canary", rolling(pauseAfter=0), "pauseAfter: after no machine there is nothing to look at"),
+    ("more than all", rolling(maxUnavailable="101%"), "101% is more than all replicas"),
+    ("an empty canary", rolling(pauseAfter=0), "pauseAfter: without a new machine there is nothing to check"),
     ("negative replicas", {"replicas": -1}, "spec.replicas: Input should be greater than or equal to 0"),
     ("a selector for others", {"selector": {"matchLabels": {"a": "2"}}}, "selector does not match template"),
     (
@@ -77,16 +77,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"minReadySeconds": 60, "progressDeadlineSeconds": 60},
         r"progressDeadlineSeconds \(60\) must be more than minReadySeconds \(60\)",
     ),
-    ("a command", {"rollbackTo": {"revision": 1}}, "rollbackTo: a manifest is a state.*hostler rollout undo"),
+    ("a command", {"rollbackTo": {"revision": 1}}, "rollbackTo: a manifest describes a state.*hostler rollout undo"),
     (
         "one limit twice",
         {"autoPreserveFailedMax": 1, "autoPreserveFailedMachineMax": 2},
-        "are the same and differ; give one",
+        "mean the same but differ; give one",
     ),
     (
         "a VM for all",
         {"template": {"metadata": {"labels": {"a": "1"}}, "spec": {"class": {"name": "c"}, "providerID": "aws:///1"}}},
-        "template.spec.providerID: a pool makes its own VMs",
+        "template.spec.providerID: a pool creates its own VMs",
     ),
     ("no class", {"template": {"metadata": {"labels": {"a": "1"}}, "spec": {}}}, "template.spec.class: Field required"),
 ]

@@ -82,10 +82,10 @@ NO_NAMES = [
 @pytest.mark.parametrize("name", NO_NAMES, ids=range(len(NO_NAMES)))
 def test_a_name_that_is_none(name: str) -> None:
     with pytest.raises(
-        ManifestError, match=r"lifecycleHooks.preDrain.*is no hook's name: 3 to 256.*write it like Etcd"
+        ManifestError, match=r"lifecycleHooks.preDrain.*is not a hook's name: 3 to 256.*write it like Etcd"
     ):
         load_manifests(machine({"preDrain": [{"name": name, "owner": "bob"}]}), "f.yaml")
-    assert "is no hook's name" in refusal("m-1", NONE, HookOverrides(), add(name), deleting=False)
+    assert "is not a hook's name" in refusal("m-1", NONE, HookOverrides(), add(name), deleting=False)
 
 
 NO_OWNERS = ["", "ab", "x" * 513, "two\nlines", " edged "]
@@ -93,9 +93,9 @@ NO_OWNERS = ["", "ab", "x" * 513, "two\nlines", " edged "]
 
 @pytest.mark.parametrize("owner", NO_OWNERS, ids=range(len(NO_OWNERS)))
 def test_an_owner_that_is_none(owner: str) -> None:
-    with pytest.raises(ManifestError, match=r"is no hook's owner: 3 to 512 characters in one line.*write it like"):
+    with pytest.raises(ManifestError, match=r"is not a hook's owner: 3 to 512 characters in one line.*write it like"):
         load_manifests(machine({"preDrain": [{"name": "Backup", "owner": owner}]}), "f.yaml")
-    assert "is no hook's owner" in refusal("m-1", NONE, HookOverrides(), add(owner=owner), deleting=False)
+    assert "is not a hook's owner" in refusal("m-1", NONE, HookOverrides(), add(owner=owner), deleting=False)
 
 
 @pytest.mark.parametrize("missing", ["name", "owner"])
@@ -108,7 +108,9 @@ def test_both_are_required(missing: str) -> None:
 
 def test_a_name_is_one_hook_of_a_kind() -> None:
     one, other = {"name": "Backup", "owner": "alice"}, {"name": "Backup", "owner": "bob"}
-    with pytest.raises(ManifestError, match="preDrain: Backup: given more than once; a name is one hook of one owner"):
+    with pytest.raises(
+        ManifestError, match=("preDrain: Backup: given more than once; the name of a hook must be unique")
+    ):
         load_manifests(machine({"preDrain": [one, other]}), "f.yaml")
     (loaded,) = load_manifests(machine({"preDrain": [one], "preTerminate": [other]}), "f.yaml").machines
     assert [loaded.spec.lifecycle_hooks.of(k)[0].owner for k in HookKind] == ["alice", "bob"]
@@ -126,13 +128,13 @@ REFUSED: list[tuple[str, HookIntent, bool, str]] = [
         "added while it is deleted",
         add(),
         True,
-        "machine m-1 is being deleted; from then on its hooks can only be remov",
+        "machine m-1 is being deleted; its hooks can only be remov",
     ),
     (
         "changed while it is deleted",
         add(ETCD.name, "bob"),
         True,
-        "being deleted; from then on its hooks can only be rem",
+        "being deleted; its hooks can only be rem",
     ),
     (
         "another's name",
@@ -156,7 +158,7 @@ REFUSED: list[tuple[str, HookIntent, bool, str]] = [
         "of another owner",
         remove(ETCD.name, "bob"),
         True,
-        "is clusteroperator/etcd's and not bob's; who removes it in the",
+        "belongs to clusteroperator/etcd, not to bob; to remove it anyway",
     ),
 ]
 
@@ -188,7 +190,7 @@ def test_a_machine_without_hooks_says_so() -> None:
 
 def test_a_name_of_both_kinds_must_be_told_apart() -> None:
     hooks = after(NONE, add(), add(kind=TERMINATE))
-    assert refusal("m-1", NONE, hooks, remove("Backup"), False).endswith("say which: preDrain or preTerminate")
+    assert refusal("m-1", NONE, hooks, remove("Backup"), False).endswith("give --kind: preDrain or preTerminate")
     hooks = change(NONE, hooks, remove("Backup", kind=TERMINATE), NOW)
     assert (told(NONE, hooks), told(NONE, hooks, TERMINATE)) == ([("Backup", "alice")], [])
     assert told(NONE, change(NONE, hooks, remove("Backup"), NOW)) == []  # now only one can be meant
@@ -196,7 +198,7 @@ def test_a_name_of_both_kinds_must_be_told_apart() -> None:
 
 def test_there_is_a_most() -> None:
     hooks = after(NONE, *(add(f"Hook{n}") for n in range(HOOKS_MOST)))
-    assert f"{HOOKS_MOST} preDrain hooks were added" in refusal("m-1", NONE, hooks, add(), False)
+    assert f"{HOOKS_MOST} preDrain hooks are on machine m-1" in refusal("m-1", NONE, hooks, add(), False)
     assert refusal("m-1", NONE, hooks, add(kind=TERMINATE), False) == ""
     assert refusal("m-1", NONE, change(NONE, hooks, remove("Hook7"), NOW), add(), False) == ""
 

@@ -133,24 +133,26 @@ def machine(p: Preservation, *, deleted: bool = False, phase: Phase = Phase.RUNN
         pytest.param(machine(Preservation(), deleted=True), PreserveIntent(id="known"), "", id="a second arrival"),
         pytest.param(machine(kept), PreserveIntent(), "", id="again, without a time"),
         pytest.param(machine(kept), PreserveIntent(lasts=HOUR), "hostler extend m-1 --cluster demo", id="a new time"),
-        pytest.param(machine(by_node), PreserveIntent(value=WHEN_FAILED), "which is stronger", id="the Node says now"),
+        pytest.param(
+            machine(by_node), PreserveIntent(value=WHEN_FAILED), "which takes precedence", id="the Node says now"
+        ),
         pytest.param(machine(by_node), PreserveIntent(lasts=HOUR), "", id="the Node says the same: the time counts"),
         pytest.param(machine(kept), PreserveIntent(value=FALSE), "", id="false ends it"),
         pytest.param(machine(Preservation()), PreserveIntent(until=NOW), "has passed", id="until now"),
         pytest.param(machine(Preservation()), PreserveIntent(lasts=LONGEST), "", id="the longest"),
         pytest.param(
-            machine(Preservation()), PreserveIntent(until=NOW + LONGEST + HOUR), "more than 3650 days", id="longer"
+            machine(Preservation()), PreserveIntent(until=NOW + LONGEST + HOUR), "at most 3650 days", id="longer"
         ),
         pytest.param(machine(Preservation()), PreserveIntent(lasts=HOUR, until=LATER), "give one", id="two times"),
         pytest.param(machine(Preservation()), ReleaseIntent(), "nothing to release", id="nothing to release"),
         pytest.param(machine(Preservation(own=asked)), ReleaseIntent(), "", id="a request is withdrawn"),
-        pytest.param(machine(kept, deleted=True), ReleaseIntent(), "being deleted already", id="too late to release"),
+        pytest.param(machine(kept, deleted=True), ReleaseIntent(), "already being deleted", id="too late to release"),
         pytest.param(machine(Preservation()), ExtendIntent(lasts=HOUR), "hostler preserve m-1", id="nothing to extend"),
         pytest.param(
             machine(kept, deleted=True), ExtendIntent(lasts=HOUR), "is not preserved", id="too late to extend"
         ),
         pytest.param(machine(released), ExtendIntent(lasts=HOUR), "being released", id="extend what is released"),
-        pytest.param(machine(kept), ExtendIntent(), "neither how long nor until when", id="no time"),
+        pytest.param(machine(kept), ExtendIntent(), "give either a duration or an end time", id="no time"),
         pytest.param(machine(kept), ExtendIntent(until=NOW - HOUR), "has passed", id="into the past"),
         pytest.param(machine(kept), ExtendIntent(lasts=HOUR), "", id="extend"),
     ],

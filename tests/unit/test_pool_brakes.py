@@ -35,7 +35,7 @@ def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:
 
 
 def backing_off(reason: str = pace.NEVER_JOIN) -> Pace:
-    words = "3 machines in a row never joined; the last: x"
+    words = "3 machines in a row never joined; the last one: x"
     return Pace(
         revision=2, joins_failed=3, backoffs=1, until=at(300), reason=reason, message=words, suspect=True, newest=EPOCH
     )
@@ -62,7 +62,7 @@ def test_they_are_replaced_one_by_one_by_the_budget_of_repairs() -> None:
     made = look(members, spec(10))
     assert (deleted(made, "VMGone"), created(made)) == (["b"], 1), "who is gone longest"
     (wait,) = made.waits
-    assert (wait.reason, "1 machine (a); in flight of 1" in wait.message) == ("RepairBudget", True)
+    assert (wait.reason, "1 machine (a); in progress, of 1" in wait.message) == ("RepairBudget", True)
     both = look(members, spec(10, repair={"maxConcurrent": 2}))
     assert (deleted(both, "VMGone"), created(both)) == (["b", "a"], 2)
     assert deleted(look(members, spec(10, repair={"maxConcurrent": 0}))) == [], "none is to be repaired"
@@ -110,7 +110,7 @@ def test_before_it_was_ever_running_it_has_not_joined() -> None:
     assert (len(deleted(braked, "NeverJoined")), created(braked)) == (3, 0)
     (wait,) = braked.waits
     assert wait.reason == "MachinesNeverJoin"
-    assert wait.message.startswith("3 machines to be made wait until 2026-01-01 00:05:00: 3 machines in a row never")
+    assert wait.message.startswith("3 machines to be created wait until 2026-01-01 00:05:00: 3 machines in a row never")
 
 
 # -- after a storm, and after deaths ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_the_back_off_grows_to_an_hour_and_its_words_say_what_it_was() -> None:
         now = speed.until
     assert spans == [5, 10, 20, 40, 60, 60]
     assert speed.reason == "MachinesDieYoung"
-    assert speed.message == "8 machines in a row failed before they had been Running for 10m; the last: it died"
+    assert speed.message == "8 machines in a row failed before they had been Running for 10m; the last one: it died"
 
 
 def test_a_window_that_the_cloud_made_the_pool_begin_hides_no_death() -> None:
@@ -211,7 +211,7 @@ def test_as_long_as_none_has_lasted_one_at_a_time_is_on_its_way_to_running() -> 
     booting = {"m": member(2, P)}
     assert created(look(booting, spec(5), at(310), pace=pace.born(speed))) == 0, "a VM alone says nothing"
     wait = look(booting, spec(5), at(310), pace=pace.born(speed)).waits[-1]
-    assert (wait.reason, "4 machines to be made wait for 1 on the way to Running" in wait.message) == (
+    assert (wait.reason, "4 machines to be created wait for 1 to become Running" in wait.message) == (
         "MachinesDieYoung",
         True,
     )
@@ -224,7 +224,10 @@ def test_a_pool_of_machines_that_die_young_is_not_ready_while_they_are_there() -
     speed = backing_off("MachinesDieYoung").model_copy(update={"newest": at(200)})
     made = look(members, spec(2), at(320), pace=speed)
     assert (made.complete, waits(made), made.next_look) == (False, {"MachinesDieYoung"}, at(910))
-    assert "one at a time is made until one does, at 2026-01-01 00:15:10 at the earliest" in made.waits[0].message
+    assert (
+        "machines are created one at a time until one has, at 2026-01-01 00:15:10 at the earliest"
+        in made.waits[0].message
+    )
     over = look(members, spec(2), at(910), pace=follow(members, speed, at(910), 2))
     assert (over.complete, over.waits) == (True, ())
 
@@ -316,7 +319,7 @@ def test_while_new_machines_die_nobody_is_told_to_wait_for_their_boot() -> None:
     story = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=4, lost=1, proven=True)
     made = look(pool(3, 1) | {"n": member(2, P)}, spec(4, 1, 0), rollout=story)
     (wait,) = made.waits
-    assert (wait.reason, wait.message.endswith("; 1 machine of it failed before they had lasted")) == (
+    assert (wait.reason, wait.message.endswith("; 1 machine of this revision failed early")) == (
         "NewMachinesFail",
         True,
     )

@@ -211,7 +211,7 @@ def test_the_third_in_a_row_that_never_joins_stops_the_pool() -> None:
         assert (speed.joins_failed, speed.until) == (failed, None)
     speed = after(PENDING, said, speed)
     assert (speed.reason, speed.until) == (NEVER_JOIN, LATER + timedelta(minutes=5))
-    assert speed.message == "3 machines in a row never joined; the last: m1: no Node came"
+    assert speed.message == "3 machines in a row never joined; the last one: m1: no Node came"
     known = PENDING._replace(phase=Phase.FAILED, trouble=Trouble.JOIN)
     assert after(known, said, speed) == speed  # said once more
 

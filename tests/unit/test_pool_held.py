@@ -113,7 +113,7 @@ def test_when_the_last_old_one_is_gone_a_pause_still_holds() -> None:
     members = pool(0, 4) | {"k": kept(ASKED)}
     made = look(members, limited(1, paused=True), unfinished=True)
     assert (deleted(made), made.complete) == ([], False)
-    words = "The rollout is paused; to be replaced when it goes on: 1 machine kept for a look (k)"
+    words = "The rollout is paused; to be replaced when it is resumed: 1 machine kept for inspection (k)"
     assert words in {w.message for w in made.waits}
     assert deleted(look(members, limited(1), unfinished=True)) == ["k"]
 

@@ -94,7 +94,7 @@ def test_what_it_says() -> None:
     ]
     (wait,) = [w for w in made.waits if w.reason == "FailedPreserved"]
     assert wait.message == (
-        "Failed and kept for a look, and counted as replicas: a, b, k; 3 of 3 (autoPreserveFailedMax) slots in use"
+        "Failed and kept for inspection, counted as replicas: a, b, k; 3 of 3 (autoPreserveFailedMax) slots in use"
     )
 
 
@@ -316,7 +316,7 @@ def test_they_are_told_once_and_when_they_know_that_they_are_preserved() -> None
     due = {"k": kept(released=Released.TAKEN), "early": drained(granted=AUTO, released=Released.TAKEN)}
     made = look(pool(0, 3) | due, limited(0))
     assert (taking(made), deleted(made)) == (["k"], []), "they end by themselves"
-    assert made.steps[0].message == "Taking 1 slot back (k): autoPreserveFailedMax was lowered to 0"
+    assert made.steps[0].message == "Taking back 1 slot (k): autoPreserveFailedMax was lowered to 0"
     told = {"k": kept(released=Released.TOLD), "early": kept(released=Released.TAKEN)}
     assert taking(look(pool(0, 3) | told, limited(0))) == ["early"]
 
@@ -409,6 +409,6 @@ def test_a_dry_run_of_a_lower_maximum() -> None:
     members = pool(3) | {"old": kept(age=9)._replace(revision=1), "young": kept(age=1)._replace(revision=1)}
     state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions), members=members)
     told = [[x.message for x in made] for made in views.rehearse(state, PoolQuestion(spec=limited(1, 5)), EPOCH).plans]
-    assert told[0] == ["Taking 1 slot back (old): autoPreserveFailedMax was lowered to 1"]
+    assert told[0] == ["Taking back 1 slot (old): autoPreserveFailedMax was lowered to 1"]
     assert views.rehearse(state, PoolQuestion(spec=limited(2, 5)), EPOCH).plans == []
     assert all(not m.released for m in state.members.values()), "nothing is done"

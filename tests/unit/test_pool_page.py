@@ -98,7 +98,7 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
         "Rollout to revision 2:\n  Progress:      [#######-----------------------] 25 %\n"
         "  Machines:      revision 2: 2 of 4 updated, 4 available, 3 old ones left, 1 unhealthy\n"
         "  Began:         2026-03-01 02:30:00 UTC (30m ago) by alice@desk: new image\n"
-        "  Got on last:   2026-03-01 02:51:00 UTC (9m ago)\n"
+        "  Progressed:    2026-03-01 02:51:00 UTC (9m ago)\n"
         "  Stops:         not before 2026-03-01 03:01:00 UTC (in 60s), unless a new machine is available by then\n"
         "  Never joined:  1\n",
         "Machines by revision:\n  REVISION     PHASES\n  2 (newest)   1 Failed, 1 Running\n  1            3 Running\n",
@@ -157,15 +157,15 @@ def test_what_only_some_pools_have() -> None:
     assert "  hostler wake pool web --cluster prod " in found
 
     held = state(paused=True, paused_by="bob@desk")
-    assert "Paused:    no rollout begins or goes on by bob@desk\n" in shown(summary(paused=True), state=held)
+    assert "Paused:    no rollout begins or continues by bob@desk\n" in shown(summary(paused=True), state=held)
     by_manifest = state().model_copy(update={"spec": spec.model_copy(update={"paused": True})})
-    assert "Paused:    no rollout begins or goes on, by the manifest\n" in shown(summary(), state=by_manifest)
+    assert "Paused:    no rollout begins or continues, by the manifest\n" in shown(summary(), state=by_manifest)
 
     parked = shown(summary(parked="KeyError: x"), "Parked", state=state())
-    assert "Stands still: KeyError: x\nOnce a fixed worker runs: hostler renew pool web --cluster prod\n" in parked
+    assert "Parked: KeyError: x\nOnce a fixed worker runs: hostler renew pool web --cluster prod\n" in parked
 
     late = shown(summary(template_pending=3, preserved=1, leaving=2, repairs=1, machines=4), state=state())
-    assert "2 leaving, preserved 1, 3 without the newest node template yet" in late
+    assert "2 leaving, preserved 1, 3 do not have the newest node template yet" in late
     slots = shown(summary(preserved=2, slots_used=1, slots=1, unhealthy=1, machines=4), state=state())
     assert "1 unhealthy, preserved 2 (1 of 1 slots)\n" in slots
     assert "preserved 0 (0 of 2 slots)\n" in shown(summary(slots=2), state=state())
@@ -189,18 +189,18 @@ def test_a_pool_that_is_gone() -> None:
     found = shown(phase="Deleting", state=state(), **gone)
     assert "Phase:     (gone)\n" in found
     assert "Ended:     2026-03-01 02:00:00 UTC (60m ago)\n" in found
-    assert "Nothing is left of it." in found
-    assert "To go on" not in found
+    assert "Nothing is left." in found
+    assert "Next steps" not in found
 
-    ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "its workflow was ended from outside"}
+    ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "somebody ended its workflow"}
     left = (machine("web-1", "Running", ""), machine("web-2", "Running", ""))
     found = shown(phase="Ready", machines=2, unwell=left, **ended)
     for words in (
         "Phase:     Ready, when its workflow ended\n",
-        "Machines:  2, by the list of workflows\n",
-        "Its workflow was ended from outside.\nWhat can be done: apply its manifest again, which begins a new pool "
-        "(hostler apply -f FILE): it takes over the 2 machines that still run\n",
-        "Machines that are left:\n",
+        "Machines:  2, according to the list of workflows\n",
+        "Somebody ended its workflow.\nWhat can be done: apply its manifest again, which creates a new pool "
+        "(hostler apply -f FILE): it takes over the 2 machines that still exist\n",
+        "Remaining machines:\n",
         "  hostler get machines --pool web --cluster prod -o wide ",
     ):
         assert words in found, found

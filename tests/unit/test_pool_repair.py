@@ -89,8 +89,8 @@ def test_what_the_cloud_says_against_living_kubelets_is_said_first_and_not_acted
     made = look(members, spec(11))
     assert (made.waits[0].reason, made.waits[0].message) == (
         "VMContradiction",
-        "the cloud says that the VMs of 7 machines are gone or off, but their kubelets live: a, b, c, d, e and 2 more; "
-        "nothing is done on the cloud's word",
+        "the cloud says that the VMs of 7 machines are gone or stopped, but their kubelets are alive: a, b, c, d, e "
+        "and 2 more; nothing is done on the cloud's word alone",
     )
     assert (granted(made), deleted(made)) == (["z"], [])
     assert waits(look(pool(0, 3) | {"a": member(2, contradicted=True, deleting=True)}, spec(3))) == set()

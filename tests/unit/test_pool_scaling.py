@@ -203,10 +203,10 @@ def test_a_hundred_at_a_time() -> None:
     [
         (0, 100, ""),
         (399, 100, ""),
-        (400, 100, "500 machines on the way out, the most at once; 600 machines more to delete when some are gone"),
-        (450, 50, "500 machines on the way out, the most at once; 650 machines more to delete when some are gone"),
-        (500, 0, "500 machines on the way out, the most at once; 700 machines more to delete when some are gone"),
-        (620, 0, "620 machines on the way out, the most at once; 700 machines more to delete when some are gone"),
+        (400, 100, "500 machines being deleted, the maximum at a time; 600 machines more to delete when some are gone"),
+        (450, 50, "500 machines being deleted, the maximum at a time; 650 machines more to delete when some are gone"),
+        (500, 0, "500 machines being deleted, the maximum at a time; 700 machines more to delete when some are gone"),
+        (620, 0, "620 machines being deleted, the maximum at a time; 700 machines more to delete when some are gone"),
     ],
 )
 def test_five_hundred_are_on_their_way_out_at_once(leaving: int, goes: int, words: str) -> None:

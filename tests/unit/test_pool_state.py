@@ -18,6 +18,7 @@ from resources.fleet.revision import Revision
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
 from resources.machine.manifest import MachineTemplate, SecretRef
+from resources.machine.placement import Placement
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
 from resources.pool.manifest import NAME_LENGTH
@@ -131,6 +132,20 @@ def test_an_older_worker_reads_the_members() -> None:
     assert read({**state, "apart": []})["a"] == FULL._replace(**NOT_APART)
 
 
+A, B = Placement(index=0, zone="z-a"), Placement(index=1, zone="z-b", failure_domain="rack-7")
+
+
+def test_a_placement_is_written_once_and_apart() -> None:
+    """An older worker does not know it."""
+    members = {"c": member(placement=B), "a": FULL._replace(placement=A), "d": member(), "b": member(placement=B)}
+    state = written(members)
+    assert [len(fields) for fields in state["members"].values()] == [len(BEFORE)] * 4
+    assert (len(state["places"]), state["placed"]) == (2, [2, 1, 1, 0])
+    assert read(state) == members
+    assert {m.placement for m in read({**state, "placed": []}).values()} == {None}
+    assert (written({"a": FULL})["places"], written({"a": FULL})["placed"]) == ([], [])
+
+
 async def test_5000_members_travel_in_one_payload() -> None:
     """Design: state stays below 1 MiB for the largest entity; here with the longest names and everything set, in a
     rollout that came before the former one's end was told, with many machines in trouble."""
@@ -140,7 +155,7 @@ async def test_5000_members_travel_in_one_payload() -> None:
         name="p" * NAME_LENGTH,
         spec=spec(5000),
         machine_class=wanted(11).machine_class,
-        members=dict.fromkeys(names, FULL),
+        members={n: FULL._replace(placement=Placement(zone=f"eu-west-1{i % 3}")) for i, n in enumerate(names)},
         revisions=[revision(n) for n in range(1, 12)],
         rollout=Rollout(revision=11, began=EPOCH, progress_at=EPOCH, old_left=1),
         stories={
@@ -283,9 +298,9 @@ def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
 @pytest.mark.parametrize(
     ("images", "to", "words"),
     [
-        ((1,), None, "no former revision"),
-        ((1, 2), 2, "revision 2 is the newest already; there are also 1"),
-        ((1, 2, 3), 9, "no revision 9 any more; there are 1, 2"),
+        ((1,), None, "no earlier revision"),
+        ((1, 2), 2, "revision 2 is already the newest; the others are 1"),
+        ((1, 2, 3), 9, "revision 9 no longer exists; the revisions are 1, 2"),
     ],
 )
 def test_where_there_is_no_way_back(images: tuple[int, ...], to: int | None, words: str) -> None:

@@ -176,7 +176,7 @@ def test_each_failure_asks_its_pool_anew() -> None:
     ("given", "words"),
     [
         pytest.param(machine(node="now"), ("2026-03-04 12:00:00 UTC", "preserve=now on its node"), id="annotated"),
-        pytest.param(machine(own=own()), ("2026-03-04 12:00:00 UTC", "now, asked for by alice (case 17)"), id="own"),
+        pytest.param(machine(own=own()), ("2026-03-04 12:00:00 UTC", "now, requested by alice (case 17)"), id="own"),
         pytest.param(machine(F, granted=AUTO), ("2026-03-04 12:00:00 UTC", "autoPreserveFailedMax"), id="a slot"),
         pytest.param(machine(P, own=own()), ("alice", "Running or Failed"), id="waits"),
         pytest.param(machine(F, own=own("when-failed")), ("when-failed", "alice", "its pool"), id="its pool decides"),
@@ -192,8 +192,8 @@ def test_each_failure_asks_its_pool_anew() -> None:
         pytest.param(kept(node=""), ("removed",), id="annotation removed"),
         pytest.param(kept(F, vm_present=False), ("VM", "gone"), id="VM gone"),
         pytest.param(kept(F, AUTO, release=slot_taken()), ("pool p", "autoPreserveFailedMax is 0"), id="slot taken"),
-        pytest.param(machine(own=own(until=LATER), now=LATER), ("lapsed", "alice"), id="lapsed"),
-        pytest.param(kept(F, AUTO, own=own()), ("alice", "2026-03-02 12:00:00 UTC"), id="and now on request"),
+        pytest.param(machine(own=own(until=LATER), now=LATER), ("expired", "alice"), id="lapsed"),
+        pytest.param(kept(F, AUTO, own=own()), ("alice", "2026-03-02 12:00:00 UTC"), id="from now on by request"),
     ],
 )
 def test_it_says_why_and_until_when(given: ObservedMachine, words: tuple[str, ...]) -> None:

@@ -63,12 +63,12 @@ def test_preserved_on_request() -> None:
     shown = page(kept(own=own()))
     assert shown["Until"] == "2026-03-01 20:00:00 UTC (in 8h)"
     assert shown["Since"] == "2026-03-01 11:00:00 UTC (60m ago)"
-    assert shown["Source"] == "asked of the machine (now)"
+    assert shown["Source"] == "a request to the machine (now)"
     assert shown["Asked"] == "by alice, 2026-03-01 11:00:00 UTC (60m ago): case 17"
-    assert shown["Then"] == "it goes on Running, and cluster-autoscaler may take it"
-    assert "a rollout, hibernation, hostler scale --remove" in shown["Ends before by"]
-    assert "taken away" not in shown["Ends before by"]
-    assert "autoPreserveFailedMax" not in shown["Ends before by"]
+    assert shown["Then"] == "it stays Running, and cluster-autoscaler may remove it"
+    assert "a rollout, hibernation, hostler scale --remove" in shown["Ends earlier by"]
+    assert "taken away" not in shown["Ends earlier by"]
+    assert "autoPreserveFailedMax" not in shown["Ends earlier by"]
 
 
 def test_preserved_by_annotation() -> None:
@@ -76,20 +76,20 @@ def test_preserved_by_annotation() -> None:
     shown = page(kept(Phase.FAILED, last_seen_node_value="when-failed", own=own()))
     assert shown["Source"] == "annotation node.machine.sapcloud.io/preserve=when-failed on node node-1"
     assert "Asked" not in shown
-    assert shown["Then"] == "its VM is deleted, and pool p makes another if it is to have so many"
+    assert shown["Then"] == "its VM is deleted, and pool p creates another one if its replicas require it"
     alone = page(kept(Phase.FAILED, pool="", last_seen_node_value="now"))
     assert alone["Then"] == "its VM is deleted"
-    ends = "hostler release, annotation node.machine.sapcloud.io/preserve=false, the annotation taken away"
-    assert alone["Ends before by"] == f"{ends}, hostler delete"
-    assert page(kept(last_seen_node_value="now", own=own("false")))["Ends before by"].startswith(f"{ends}, ")
+    ends = "hostler release, annotation node.machine.sapcloud.io/preserve=false, removal of the annotation"
+    assert alone["Ends earlier by"] == f"{ends}, hostler delete"
+    assert page(kept(last_seen_node_value="now", own=own("false")))["Ends earlier by"].startswith(f"{ends}, ")
     # What was asked of the machine counts then.
-    assert "taken away" not in page(kept(last_seen_node_value="now", own=own("when-failed")))["Ends before by"]
+    assert "taken away" not in page(kept(last_seen_node_value="now", own=own("when-failed")))["Ends earlier by"]
 
 
 def test_preserved_by_a_slot() -> None:
     shown = page(kept(Phase.FAILED, source=PreservedBy.AUTO))
     assert shown["Source"] == "a slot of pool p (autoPreserveFailedMax)"
-    assert "a lower autoPreserveFailedMax" in shown["Ends before by"]
+    assert "a lower autoPreserveFailedMax" in shown["Ends earlier by"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_preserved_by_a_slot() -> None:
     [
         (Phase.PENDING, "now", "when it is Running or Failed"),
         (Phase.UNKNOWN, "now", "when it is Running or Failed"),
-        (Phase.RUNNING, "when-failed", "when it has Failed and is drained"),
+        (Phase.RUNNING, "when-failed", "when it is Failed and drained"),
         (Phase.FAILED, "when-failed", "when it is drained and pool p grants it"),
         (Phase.FAILED, "now", "when it is drained and pool p grants it"),
     ],
@@ -122,7 +122,9 @@ def test_one_that_is_barred() -> None:
 
 def test_an_annotation_that_says_nothing_and_a_release_on_its_way() -> None:
     shown = page(machine(last_seen_node_value="nwo"))
-    assert shown == {"Annotation": "preserve=nwo on its node is none of now, when-failed, false: it changes nothing"}
+    assert shown == {
+        "Annotation": "preserve=nwo on its node is not one of now, when-failed, false, so it has no effect"
+    }
     released = page(kept(own=own(), release=Release(time=NOW, requested_by="bob", reason="seen enough")))
     assert released["Released"] == "by bob, 2026-03-01 12:00:00 UTC (0s ago): seen enough"
 

@@ -119,10 +119,10 @@ def test_what_is_kept_is_not_said_to_be_replaced() -> None:
     of = {"cluster": "prod", "name": "m-1", "pool": "p"}
     replaced = "Nothing: pool p replaces it"
     assert next_step("HealthTimeout", **of).startswith(replaced)
-    assert next_step("HealthTimeout", **of, preserved=True) == (
-        "Look at the VM, which is kept for it. When you are done: `hostler release machine m-1 --cluster prod`."
+    assert next_step("HealthTimeout", **of, kept=True) == (
+        "Inspect the VM, which is kept for that. When you are done: `hostler release machine m-1 --cluster prod`."
     )
-    assert next_step("VMGone", **of, preserved=True).startswith(replaced)
+    assert next_step("VMGone", **of, kept=True).startswith(replaced)
 
 
 def test_a_reason_that_is_not_known_has_a_next_step_too() -> None:

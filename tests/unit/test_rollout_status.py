@@ -78,7 +78,7 @@ JUDGED: dict[str, tuple[PoolDescription, Stand, str]] = {
     "nobody answers": (pool(None, no_answer="nobody polls q"), Stand.GOING, "cannot be asked: nobody polls q"),
     "done": (pool(summary(rolled_out=True, available=20)), Stand.DONE, "revision 3, 20 of 20 machines available"),
     "done while paused": (pool(summary(rolled_out=True, paused=True)), Stand.DONE, "rolled out"),
-    "asleep": (pool(summary(rolled_out=True, replicas=0, hibernated=True)), Stand.DONE, "no machine, for it is"),
+    "asleep": (pool(summary(rolled_out=True, replicas=0, hibernated=True)), Stand.DONE, "no machine, because it is"),
     "paused": (pool(summary("RolloutPaused")), Stand.STANDS, "RolloutPaused: words"),
     "a canary": (pool(summary("NewMachinesNotReady", "Canary")), Stand.STANDS, "Canary: words"),
     "aborted": (pool(summary("RolloutAborted")), Stand.STANDS, "RolloutAborted: words"),
@@ -150,7 +150,7 @@ def test_the_page_of_one_look_says_everything() -> None:
     )
     for words in (
         "Pool:      p1 of cluster prod",
-        "Rollout:   goes on by itself",
+        "Rollout:   continues on its own",
         "Machines:  revision 3: 12 of 20 updated, 18 available, 9 old ones left",
         f"Progress:  [{'#' * 15}{'-' * 15}] 52 %",
         "Began:     2026-03-01 02:00:00 UTC (60m ago)",
@@ -241,7 +241,7 @@ def test_pools_are_named_as_kubectl_names_things(words: list[str] | None, names:
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [("machine/m1", "only pools have rollouts"), ("deploy/p1", "only pools"), ("pool/", "names nothing")],
+    [("machine/m1", "only pools have rollouts"), ("deploy/p1", "only pools"), ("pool/", "has no name")],
 )
 def test_what_has_no_rollout_is_refused(word: str, says: str) -> None:
     with pytest.raises(BadParameter, match=says):

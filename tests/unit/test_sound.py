@@ -39,13 +39,19 @@ def test_what_can_be_kept(value: Held) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Held(at=datetime(2026, 1, 1)), "at: a time needs its zone"),
-        (Held(held=[Held(at=TypeAdapter(datetime).validate_python("0001-01-01T00:00:00+14:00"))]), "held.0.at: a time"),
-        (Held(at=TypeAdapter(datetime).validate_python("9999-12-31T23:59:59-14:00")), "at: a time between the years"),
-        (Held(lasts=timedelta(days=366 * 101)), "lasts: no time is longer than 100 years"),
-        (Held(lasts=-timedelta(days=366 * 101)), "lasts: no time is longer than 100 years"),
-        (Held(count=2**63), "count: a number of at most 64 bits"),
-        (Held(more={"a": [{"b": 10**30}]}), "more.a.0.b: a number of at most 64 bits"),
+        (Held(at=datetime(2026, 1, 1)), "at: a time needs a time zone"),
+        (
+            Held(held=[Held(at=TypeAdapter(datetime).validate_python("0001-01-01T00:00:00+14:00"))]),
+            "held.0.at: not a time",
+        ),
+        (
+            Held(at=TypeAdapter(datetime).validate_python("9999-12-31T23:59:59-14:00")),
+            "at: not a time between the years",
+        ),
+        (Held(lasts=timedelta(days=366 * 101)), "lasts: a duration is at most 100 years"),
+        (Held(lasts=-timedelta(days=366 * 101)), "lasts: a duration is at most 100 years"),
+        (Held(count=2**63), "count: not a number of at most 64 bits"),
+        (Held(more={"a": [{"b": 10**30}]}), "more.a.0.b: not a number of at most 64 bits"),
         (Held(part=float("nan")), "part: "),
     ],
 )
@@ -56,12 +62,12 @@ def test_what_cannot_be(value: Held, words: str) -> None:
 def test_none_and_bytes_are_no_models() -> None:
     """What the SDK makes of a payload without a value, and of one of bytes, whatever the type."""
     assert fault(None, Held) == "Input should be an object"
-    assert fault(b"abc", str) == "is another value when it is read again"
+    assert fault(b"abc", str) == "does not survive being written and read again"
 
 
 def test_a_state_that_cannot_be_read_again() -> None:
     assert unreadable(Held(at=NOW), Held) == ""
-    assert unreadable(Held.model_construct(at="soon"), Held).startswith("at: a time is wanted; write it like ")
+    assert unreadable(Held.model_construct(at="soon"), Held).startswith("at: not a time; write it like ")
 
 
 def test_the_words_are_short_and_quote_nothing() -> None:

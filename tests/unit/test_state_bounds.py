@@ -199,7 +199,7 @@ def test_milliseconds_near_1970_are_no_seconds() -> None:
 def test_a_node_without_an_identity_cannot_be_read(field: str, value: Any) -> None:
     there = node({})
     there["metadata"][field] = value
-    with pytest.raises(ValueError, match=field if field != "creationTimestamp" else "is no time"):
+    with pytest.raises(ValueError, match=field if field != "creationTimestamp" else "is not a time"):
         project(there, 1, 1)
 
 

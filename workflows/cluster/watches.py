@@ -127,7 +127,7 @@ class Watches(Entity):
             start_to_close_timeout=timedelta(minutes=5),
             heartbeat_timeout=s.heartbeat,
             retry_policy=WATCH_RETRY,
-            summary=f"which accounts the classes of {s.name} use",
+            summary=f"find the cloud accounts that the classes of {s.name} use",
             priority=Urgency.POLL,
         )
 
@@ -234,7 +234,7 @@ class Watches(Entity):
             del s.accounts[key]
             s.clouds.pop(key, None)
             s.vms.pop(key, None)
-            self.note("AccountForgotten", f"{key}: no class names it any more")
+            self.note("AccountForgotten", f"{key}: no class uses it any longer")
 
     def _tell_owners(self) -> None:
         """Writes the owners where those who make VMs read them without asking a worker:

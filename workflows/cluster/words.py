@@ -46,9 +46,9 @@ def gap_words(ended: Ended, now: datetime) -> str:
     """Since when nobody watched the cluster, and what that means now."""
     at = f" at {ended.time:%Y-%m-%d %H:%M:%S} UTC" if ended.time else ""
     after = f" after {format_duration(whole_seconds(now - ended.time))}" if ended.time else ""
-    words = f"the workflow was ended from outside{at} ({ended.how}), and is back{after}"
-    lost = "; what it knew could not be read: if the cluster was paused, it is not any more" if ended.unread else ""
-    return f"{words}: every machine is told afresh of its Node and VM{lost}"
+    words = f"somebody ended the workflow{at} ({ended.how}); it runs again{after}"
+    lost = "; its earlier state could not be read: if the cluster was paused, it no longer is" if ended.unread else ""
+    return f"{words}: every machine gets the current state of its Node and VM{lost}"
 
 
 def pause_words(pause: Pause) -> str:
@@ -61,7 +61,7 @@ def pause_words(pause: Pause) -> str:
 def held(owners: Collection[str]) -> str:
     """What a pause means, as the answer to it."""
     if not owners:
-        return "it has no pools now; those to come do nothing"
+        return "it has no pools now; new ones will do nothing"
     kinds = _by_word(owners).items()
     words = " and ".join(word if len(names) == 1 else f"{len(names)} {word}s" for word, names in kinds)
     return f"its {words} {'does' if len(owners) == 1 else 'do'} nothing"
@@ -71,8 +71,8 @@ def not_told(owners: Collection[str]) -> str:
     """Which pools have not heard of a pause, or of its end, after a few seconds; "" among them stands for pools that
     are not known yet."""
     named = [_some(names, len(names), word) for word, names in _by_word(filter(None, owners)).items()]
-    words = f"not told yet: {' and '.join(named)}" if named else "its pools are still being looked for"
-    return f"{words}; each is told as soon as that succeeds"
+    words = f"not told yet: {' and '.join(named)}" if named else "its pools are still being searched for"
+    return f"{words}; it is tried again until it succeeds"
 
 
 def details(s: ClusterState) -> Markdown:
@@ -82,7 +82,7 @@ def details(s: ClusterState) -> Markdown:
     lines = [heading(f"Cluster {s.name}: {phase_of(s)}")]
     if s.pause:
         again = code(f"hostler resume cluster {s.name}")
-        lines.append(join(strong("Paused"), f" {pause_words(s.pause)}. To go on: ", again))
+        lines.append(join(strong("Paused"), f" {pause_words(s.pause)}. To resume: ", again))
     facts = [f"API server: {words}"]
     facts += [f"Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
     for key, cloud in sorted(s.clouds.items()):

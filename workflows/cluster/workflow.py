@@ -102,7 +102,7 @@ class ClusterWorkflow(Watches):
             start_to_close_timeout=timedelta(minutes=5),
             heartbeat_timeout=self.s.heartbeat,
             retry_policy=SHORT,
-            summary=f"tell machines that wait: the API server {self.s.api.words}",
+            summary=f"tell waiting machines: the API server {self.s.api.words}",
         )
         unheard(handle)
 
@@ -119,7 +119,7 @@ class ClusterWorkflow(Watches):
             start_to_close_timeout=timedelta(minutes=1),
             heartbeat_timeout=self.s.heartbeat,
             retry_policy=WATCH_RETRY,
-            summary=f"pools of {self.s.name} that were there before",
+            summary=f"find the pools of {self.s.name} that already exist",
             priority=Urgency.POLL,
         )
 
@@ -143,10 +143,10 @@ class ClusterWorkflow(Watches):
             if self.by_class and FULL in str(e):
                 self._deaf.add(name)
                 self.deadlines["tell"] = workflow.now() + TELL_AGAIN
-                self.note_news("PoolDeaf", f"{owner} takes no signals any more: {e}; told again in a minute")
+                self.note_news("PoolDeaf", f"{owner} accepts no more signals: {e}; they are sent again in a minute")
                 return
             del s.pools[name]
-            self.note("PoolMissing", f"{owner} has no workflow that runs, and has not said that it ends")
+            self.note("PoolMissing", f"{owner} has no running workflow, although it was not deleted")
         finally:
             self._telling.discard(name)
 
@@ -214,7 +214,7 @@ class ClusterWorkflow(Watches):
         """Keeps the cluster if something comes just as it is removed: whoever announced that was told that there is a
         cluster."""
         if self.s.removed or self.s.removal is not None:
-            self._refusal = f"cluster {self.s.name} is not removed: {needed_by} came at the same time"
+            self._refusal = f"cluster {self.s.name} is not removed: {needed_by} was added at the same time"
             self.s.removed, self.s.removal = False, None
             self.note("Refused", self._refusal)
 
@@ -270,7 +270,7 @@ class ClusterWorkflow(Watches):
         lasted = format_duration(whole_seconds(workflow.now() - s.pause.time))
         self.note("Resumed", f"after {lasted}{by}{why}")
         s.pause = None
-        return f"cluster {s.name} goes on"
+        return f"cluster {s.name} is resumed"
 
     async def _resumed(self, said: str) -> str:
         return f"{said}{await self._not_heard()}"
@@ -347,7 +347,7 @@ class ClusterWorkflow(Watches):
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 
-    renews = "a new run begins when the watch has returned"
+    renews = "a new run begins once the watch has returned"
 
     @property
     def own_id(self) -> str:

@@ -251,13 +251,13 @@ class FleetEntity(Entity):
         self.s.registered = False  # its cluster's workflow may be another one by now
         return super().begin_anew()
 
-    renews = "a new run begins when nothing is under way"
+    renews = "a new run begins once no calls are in progress"
 
     def want_renewal(self) -> str:
         self.news = True
         if self.s.parked:
             self.s.parked = None
-            return "what failed is tried again"
+            return "failed calls are tried again"
         return super().want_renewal()
 
     @property

@@ -71,7 +71,7 @@ def decide(f: FleetEntity) -> None:
     if s.expected:
         return  # which machines are there is not known yet
     if s.news is None and "news" in f.deadlines:
-        words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
+        words = f"waiting for cluster {s.cluster} to say whether it is paused and reachable"
         f.waits_for("ClusterSilent", words)
         return
     steps: list[Step] = []
@@ -84,7 +84,7 @@ def decide(f: FleetEntity) -> None:
             break
         f.plans += 1
         if f.plans > MOST_PLANS:
-            raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
+            raise RuntimeError(f"{MOST_PLANS} plans in a row, and still something to do: {made.steps[0].message}")
         for step in made.steps:
             carry_out(f, step)
         steps += made.steps
@@ -106,17 +106,17 @@ def _wait(f: FleetEntity, made: Plan, now: datetime) -> None:
     unseen = s.unseen_of(f.class_name)
     unsaid = unseen and all(w.reason != "Unreachable" for w in s.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
-        words = f"{unseen}; nothing is replaced on old news"
+        words = f"{unseen}; nothing is replaced on stale information"
         s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
         who = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = (
-            f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {who}; "
+            f"somebody ended the workflows of {some(len(s.lost))}, whose VMs count: {who}; to take them over: "
             f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
         )
         s.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
-        words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
+        words = f"{some(len(leaving))} being deleted, until nothing is left of them: {named(leaving)}"
         s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if f.failure and "check" in f.deadlines:
         s.waits.append(f.trouble_of(since.get("PoolCallFailed", now)))
@@ -180,7 +180,7 @@ async def _leave(f: FleetEntity) -> None:
             PoolActivities.forget_pool,
             ForgetPoolInput(**f.ref.model_dump(), classes=s.classes),
             queue=workflow_queue(s.queue_prefix),
-            summary=f"class and cluster forget {f.owner}",
+            summary=f"sign {f.owner} off from its class and cluster",
             done=forgotten.append,
         )
         await _settle(f)

@@ -32,7 +32,7 @@ async def meet(f: FleetEntity) -> None:
             PoolActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
-            summary="machines of this pool that are there already",
+            summary=f"find the machines of {f.owner} that already exist",
             done=found.append,
             failed=partial(failed.append, True),
         )
@@ -53,8 +53,8 @@ async def meet_again(f: FleetEntity) -> None:
     if not f.was_reset:
         return
     f.was_reset, f.s.searched = False, False
-    f.note("Reset", "the workflow was reset; machines that were made since then are looked for")
-    await workflow.sleep(f.s.timings.heartbeat, summary="what was under way before the reset")
+    f.note("Reset", "the workflow was reset; machines that were created since then are searched for")
+    await workflow.sleep(f.s.timings.heartbeat, summary="wait for calls from before the reset")
     await meet(f)
 
 
@@ -64,8 +64,8 @@ def expect(f: FleetEntity) -> None:
     if not s.expected:
         f.deadlines.pop("expected", None)
         return
-    words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
-    f.waits_for("MembersSilent", words)
+    words = f"{some(len(s.expected))} of an earlier workflow of this {f.owner.word} did not report yet"
+    f.waits_for("MembersSilent", f"{words}: {named(s.expected)}")
     if "expected" not in f.deadlines or f.due("expected"):
         f.deadlines["expected"] = now + PATIENCE
         members.ask(f, s.expected)
@@ -83,7 +83,7 @@ def count(f: FleetEntity) -> None:
             PoolActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
-            summary="look for machines whose workflow was ended from outside",
+            summary="look for machines whose workflow was terminated",
             done=partial(_counted, f),
         )
 

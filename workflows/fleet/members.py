@@ -80,7 +80,7 @@ def repair(f: FleetEntity, names: Sequence[str], reason: str) -> None:
     is about nothing."""
     me = str(f.owner)
     intent = RepairIntent(id=f"{me}, repair at {workflow.now().isoformat()}", requested_by=me, reason=reason)
-    tell(f, names, f"delete {some(len(names))}, unless preserved by now", repair=intent)
+    tell(f, names, f"delete {some(len(names))}, unless they are to be preserved by now", repair=intent)
 
 
 def preserve(f: FleetEntity, names: Sequence[str], by: PreservedBy, reason: str) -> None:
@@ -88,7 +88,7 @@ def preserve(f: FleetEntity, names: Sequence[str], by: PreservedBy, reason: str)
 
 
 def take_slots(f: FleetEntity, names: Sequence[str], reason: str) -> None:
-    tell(f, names, f"take the slots of {some(len(names))}", slot_taken=SlotTaken(reason=reason))
+    tell(f, names, f"take back the slots of {some(len(names))}", slot_taken=SlotTaken(reason=reason))
 
 
 def permit(f: FleetEntity, names: Sequence[str], reason: str) -> None:
@@ -101,7 +101,7 @@ def template(f: FleetEntity, names: Sequence[str]) -> None:
 
 
 def ask(f: FleetEntity, names: Sequence[str]) -> None:
-    tell(f, names, f"ask {some(len(names))} how they are")
+    tell(f, names, f"ask {some(len(names))} for their state")
 
 
 def tell(f: FleetEntity, names: Sequence[str], summary: str, **message: object) -> None:
@@ -130,9 +130,10 @@ def _told(f: FleetEntity, output: TellMachinesOutput) -> None:
         elif s.lost.get(name) != (status or FORGOTTEN):
             s.lost[name] = status or FORGOTTEN
             words = (
-                f"the workflow of machine {name} was ended from outside ({s.lost[name]}); its VM may live, and counts"
+                f"the workflow of machine {name} was ended by somebody ({s.lost[name]}); its VM may still be "
+                "running, and counts"
             )
-            f.note("MemberLost", f"{words}: hostler adopt machine {name} --cluster {s.cluster}")
+            f.note("MemberLost", f"{words}; to take it over: hostler adopt machine {name} --cluster {s.cluster}")
 
 
 def forget(f: FleetEntity, name: str) -> None:

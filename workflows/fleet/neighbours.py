@@ -31,7 +31,7 @@ def register(f: FleetEntity) -> None:
         PoolActivities.register_pool,
         f.ref,
         queue=workflow_queue(s.queue_prefix),
-        summary=f"tell cluster {s.cluster} of the pool",
+        summary=f"tell cluster {s.cluster} of {f.owner}",
         failed=partial(_not_registered, f),
     )
 
@@ -51,7 +51,7 @@ async def ask_class(f: FleetEntity) -> None:
         f.take_class(s.machine_class, s.requested_by, s.reason)
         return
     name = f.class_name
-    f.waits_for("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
+    f.waits_for("ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {s.cluster}")
     handle = workflow.start_activity_method(
         ClassActivities.ask_class,
         ClassId(cluster=s.cluster, name=name),

@@ -61,7 +61,7 @@ class FleetWorkflow(FleetEntity):
         s.members[report.machine] = heard
         if member.repair and not heard.deleting:
             preserved = heard.keep is PreserveWish.ASKED or heard.preserved_until is not None
-            words = "to be preserved by now" if preserved else f"{heard.phase} again"
+            words = "to be preserved" if preserved else f"{heard.phase} again"
             self.note("RepairRefused", f"machine {report.machine} is {words}, and is not deleted")
         if s.lost.pop(report.machine, None) is not None:
             # What it was told meanwhile did not reach it: template, delete, permit.
@@ -74,7 +74,7 @@ class FleetWorkflow(FleetEntity):
         s.expected = [n for n in s.expected if n != report.machine]
         if report.template >= s.template:
             self._outbid(report.template)
-        self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the {word}'s")
+        self.note("MemberFound", f"machine {report.machine} existed before this workflow, and belongs to the {word}")
 
     def _outbid(self, generation: int) -> None:
         """Raises the template's generation: a machine has one from a former workflow, or from nobody, and ours must be

@@ -22,7 +22,9 @@ async def ask(m: MachineEntity) -> None:
     s = m.s
     name = s.spec.class_.name
     while s.machine_class is None and not (m.leaving or m.failed_at_deadline()):
-        m.waiting("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
+        m.waiting(
+            "ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {s.cluster}"
+        )
         handle = m.start(
             ClassActivities.ask_class,
             ClassId(cluster=s.cluster, name=name),

@@ -43,9 +43,13 @@ def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
     s.claim = claim_of(facts, workflow.now(), look, s.timings.lease if look else timedelta(0))
     if m.deleting:
         return
-    said = f"the cloud finds no {facts.provider_id}" if facts.state == GONE else f"{facts.provider_id} is {facts.state}"
+    said = (
+        f"the cloud does not find {facts.provider_id}"
+        if facts.state == GONE
+        else f"{facts.provider_id} is {facts.state}"
+    )
     apart = format_duration(s.timings.lease)
-    m.note_news("VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, say whether that is so")
+    m.note_news("VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, decide whether that is true")
 
 
 def doubt(m: MachineEntity, facts: VmFacts, look: Look) -> None:
@@ -107,7 +111,7 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bo
         if isinstance(answer, Failure):
             again = time + m.wait_once(answer)
             s.claim = claim.model_copy(update={"look": None, "moved": 0, "next": again})
-            words = f"{what} cannot be read: {describe_failure(answer)}; nothing is decided on old news"
+            words = f"{what} cannot be read: {describe_failure(answer)}; nothing is decided on stale information"
             m.note_news("CannotConfirm", words)
             return False
     assert not isinstance(now.node, Failure)
@@ -132,7 +136,7 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bo
             _over(m)
             if s.vm is not None:
                 s.vm = facts
-            m.note("VMFound", f"{facts.provider_id} is {facts.state}, as a fresh look finds: it was not gone")
+            m.note("VMFound", f"{facts.provider_id} is {facts.state}: a fresh look has found it, so it was not gone")
         case Belief.CONTRADICTED:
             _contradicted(m, look)
     return False
@@ -141,7 +145,7 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bo
 def _contradicted(m: MachineEntity, look: Look) -> None:
     """Tells a contradiction once; its condition stays to be read."""
     known = any(c.type == CONTRADICTION for c in m.status.conditions)
-    words = f"{contradiction(m.status.provider_id or '', look)}; nothing is done on the cloud's word"
+    words = f"{contradiction(m.status.provider_id or '', look)}; nothing is done on the cloud's word alone"
     m.condition(CONTRADICTION, "VMContradiction", words)
     if not known:
         m.note("VMContradiction", words)

@@ -110,7 +110,7 @@ def _look_again(m: MachineEntity, said: Confirmation) -> None:
     m.s.suspicion = said.compare
     m.deadlines["confirm"] = said.look_again
     if said.outcome is Outcome.SETTLING:
-        m.note_news("NotConfirmed", f"{said.message}; it must stay so")
+        m.note_news("NotConfirmed", f"{said.message}; it must stay healthy")
         return
     m.note_news(said.reason, said.message)
     m.tell()
@@ -136,7 +136,7 @@ async def repair(m: MachineEntity) -> None:
     p = m.status.preserve
     preserved = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
     if preserved or wish_of(s) is PreserveWish.ASKED:
-        m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
+        m.note("RepairRefused", "it is preserved, or is to be preserved, by now; its pool is told")
         membership.tell(m, again=True)
     else:
         s.deletion = Deletion(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
@@ -161,7 +161,7 @@ def _cannot(m: MachineEntity, what: str, failure: Failure) -> None:
     m.s.suspicion = None
     again = workflow.now() + m.wait_once(failure)
     m.deadlines["confirm"] = again
-    words = f"{_unread(what, failure)}; nothing is decided on old news"
+    words = f"{_unread(what, failure)}; nothing is decided on stale information"
     m.note_news("CannotConfirm", words)
     m.waiting("CannotConfirm", words, again)
 

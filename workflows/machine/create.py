@@ -66,7 +66,7 @@ async def _try(m: MachineEntity) -> Retry | None:
     assert s.attempt is not None
     assert s.created is not None
     number = s.attempt.number
-    m.waiting("CreatingVM", f"the create call is in flight (attempt {number}, {m.snapshot.provider})")
+    m.waiting("CreatingVM", f"the create call is in progress (attempt {number}, {m.snapshot.provider})")
     m.operation(OperationType.CREATE, OperationState.PROCESSING, "Creating machine on cloud provider")
     handle = m.start(
         MachineActivities.create_machine,
@@ -156,7 +156,10 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s.account_id = output.account_id or s.account_id
     s.create_failure = None
     if output.uid:
-        m.note("VMTakenOver", f"{output.provider_id} is this machine's, with its uid {output.uid} instead of {s.uid}")
+        m.note(
+            "VMTakenOver",
+            f"{output.provider_id} belongs to this machine, which takes its uid {output.uid} instead of {s.uid}",
+        )
         s.uid = output.uid
         s.attempt = s.attempt.model_copy(update={"token": token_of(output.uid, s.attempt.number)})
     if s.node is not None and not _is_its(s.node, output):
@@ -178,8 +181,8 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         m.fail(
             OperationType.CREATE,
             "StaleNode",
-            f"VM was referring to stale node object: {output.provider_id} would have been taken for node "
-            f"{output.stale_node}, which is older than it; the VM is deleted",
+            f"VM was referring to stale node object: {output.provider_id} would be mistaken for node "
+            f"{output.stale_node}, which is older; the VM is deleted",
         )
         return
     _told(m, UpdateState.UPDATED)
@@ -198,7 +201,9 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
 def _lost(m: MachineEntity, output: CreateOutput) -> None:
     """The machine is what it was before its reset: one whose VM is gone."""
     m.s.vm = VmFacts(epoch=0, seq=0, provider_id=output.provider_id, state=GONE)
-    words = f"{output.provider_id}, which it had before its workflow was reset, is gone; it is not created again"
+    words = (
+        f"{output.provider_id}, which this machine had before its workflow was reset, is gone; it is not created again"
+    )
     m.fail(OperationType.CREATE, "VMGone", words)
 
 
@@ -218,5 +223,5 @@ async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
     await m.retry(retry, unless=lambda: m.snapshot != tried or m.s.takes != takes)
     soonest = called + m.s.timings.consistency
     if m.snapshot != tried and not m.leaving and workflow.now() < soonest:
-        m.waiting("ClassChanged", "the changed class is tried when the cloud's lag window is over", soonest)
+        m.waiting("ClassChanged", "the changed class is tried once the cloud's lag window is over", soonest)
         await m.pause(soonest)

@@ -54,7 +54,7 @@ def details(s: MachineState) -> Markdown:
 
 
 def _step(s: MachineState, reason: str) -> str:
-    return next_step(reason, s.cluster, s.name, pool=s.pool, preserved=s.status.preserve.expiry_time is not None)
+    return next_step(reason, s.cluster, s.name, pool=s.pool, kept=s.status.preserve.expiry_time is not None)
 
 
 def _condition(s: MachineState, c: Condition) -> Markdown:
@@ -95,4 +95,4 @@ def asked(p: Preservation) -> str | None:
     own = p.own
     by = f" by {own.requested_by}" if own and own.requested_by else ""
     why = f": {own.reason}" if own and own.reason else ""
-    return f"{value}, asked for{by}{why}"
+    return f"{value}, requested{by}{why}"

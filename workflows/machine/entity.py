@@ -475,7 +475,7 @@ class MachineEntity(Entity):
         return CONTRADICTION if there and workflow.patched(CONTRADICTIONS) else ""
 
     def cancel_ignored(self) -> None:
-        self.condition("CancelIgnored", "CancelIgnored", "a cancellation means nothing here; use `hostler delete`")
+        self.condition("CancelIgnored", "CancelIgnored", "a cancellation has no effect; use `hostler delete`")
         super().cancel_ignored()
 
     @property
@@ -505,7 +505,9 @@ class MachineEntity(Entity):
     def new_life(self) -> MachineState:
         """The state of a machine that is recreated: what was asked for stays, what became of it does not."""
         s = self.s
-        self.note("Recreated", f"a new life begins; the former one had uid {s.uid} and {self.status.provider_id}")
+        self.note(
+            "Recreated", (f"the machine is created again; before, it had uid {s.uid} and {self.status.provider_id}")
+        )
         former = dict.fromkeys(vm for vm in (*s.former_vms, *s.vms, self.status.provider_id) if vm)
         return MachineState(
             **{f: getattr(s, f) for f in ("name", "cluster", "namespace", "labels", "annotations", "spec")},

@@ -45,12 +45,12 @@ async def find(m: MachineEntity) -> None:
 
 async def _find_vm(m: MachineEntity) -> FoundVm:
     while True:
-        m.waiting("FindingVM", "it is being deleted and knows no VM: whether one carries its tags is looked at")
+        m.waiting("FindingVM", "it is being deleted and has no VM on record: looking for one with its tags")
         handle = m.start(
             MachineActivities.find_machine,
             FindInput(target=m.target(), takes=m.s.takes),
             queue=m.cloud,
-            summary="is there a VM of it",
+            summary="look for its VM",
         )
         try:
             return await m.answer(handle, repeats=True)
@@ -70,7 +70,7 @@ def _record(m: MachineEntity, found: FoundVm) -> None:
     s.account_id = found.account_id or s.account_id
     if found.gone:
         s.vm = VmFacts(epoch=0, seq=0, provider_id=found.provider_id, state=GONE)
-        m.note("VMGone", f"{found.provider_id}, which it had before its workflow was reset, is gone")
+        m.note("VMGone", f"{found.provider_id}, which this machine had before its workflow was reset, is gone")
         return
     m.note("VMAdopted", f"{found.provider_id} was found by its tags, and is deleted with the machine")
 
@@ -82,7 +82,7 @@ async def find_node(m: MachineEntity, unless: Callable[[], bool]) -> None:
             NodeActivities.look_at_node,
             LookInput(machine=m.ref, node_name=m.status.node_name, provider_id=m.status.provider_id or ""),
             queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
-            summary="is there a Node of it",
+            summary="look for its Node",
         )
         try:
             look = await m.answer(handle)

@@ -29,7 +29,7 @@ def show(m: MachineEntity) -> None:
     m.s.hooks = forget(m.s.spec.lifecycle_hooks, m.s.hooks)
     for kind, condition in CONDITION.items():
         if hooks := hooks_of(m, kind):
-            m.condition(condition, "HookPresent", f"{kind} hooks hold {HELD[kind]}: {names(hooks)}")
+            m.condition(condition, "HookPresent", f"{kind} hooks hold up {HELD[kind]}: {names(hooks)}")
         else:
             m.drop_condition(condition)
 
@@ -65,7 +65,7 @@ def _say(m: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
     deletion = s.deletion
     commands = ", ".join(f"`{remove_command(s.name, s.cluster, kind, h)}`" for h in held[:NAMED])
     force = "; force does not skip hooks" if deletion and deletion.force else ""
-    words = f"{HELD[kind]} is held by {names(held)}{force}; when that is done: {commands}"
+    words = f"{HELD[kind]} is held up by {names(held)}{force}; when their work is done: {commands}"
     operation = OperationType.DRAIN if kind is HookKind.PRE_DRAIN else OperationType.DELETE
     m.operation(operation, OperationState.PROCESSING, words)
     m.waiting("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
@@ -89,7 +89,7 @@ def take(m: MachineEntity, intent: HookIntent) -> str:
     s.hooks = taken(s, intent, workflow.now())
     after = hooks_of(m, kind)
     if after == before:
-        return f"unchanged: machine {s.name} has the {kind} hook {intent.name} of {intent.owner} already"
+        return f"unchanged: machine {s.name} already has the {kind} hook {intent.name} of {intent.owner}"
     show(m)
     (hook,) = (h for h in (before if intent.remove else after) if h.name == intent.name)
     words = f"{kind} hook {hook.name} of {hook.owner}"
@@ -97,7 +97,7 @@ def take(m: MachineEntity, intent: HookIntent) -> str:
     why = f": {intent.reason}" if intent.reason else ""
     if intent.remove:
         m.note("HookRemoved", f"{words} was removed{by}{why}")
-        left = f"is still held by {names(after)}" if after else "is not held any more"
+        left = f"is still held up by {names(after)}" if after else "is no longer held up"
         return f"{words} is removed; {HELD[kind]} {left}"
     m.note("HookAdded", f"{words} was added{by}{why}")
     return f"{words} is added; {_effect(m, kind)}"
@@ -106,5 +106,5 @@ def take(m: MachineEntity, intent: HookIntent) -> str:
 def _effect(m: MachineEntity, kind: HookKind) -> str:
     """What a hook that has just been added will do."""
     if kind is HookKind.PRE_DRAIN and m.status.phase == Phase.FAILED and m.s.drain_began is not None:
-        return "the drain of this Failed machine has begun already and is not held; a later one is"
-    return f"it holds {HELD[kind]} until it is removed"
+        return "the drain of this Failed machine has already begun and is not held up; later drains are"
+    return f"it holds up {HELD[kind]} until it is removed"

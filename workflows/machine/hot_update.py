@@ -85,8 +85,8 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
         return None
     if wanted.provider != now.provider:
         return (
-            f"machineClass.provider: a machine cannot move from {now.provider} to {wanted.provider}; delete it and "
-            "apply it anew"
+            f"machineClass.provider: a machine cannot move from {now.provider} to {wanted.provider}; delete it, then "
+            "apply it again"
         )
     if wanted.name == now.name and is_older(wanted.generation, now.generation, workflow.now()):
         return f"machineClass.generation: {wanted.generation} is older than {now.generation}, which the machine has"
@@ -144,7 +144,7 @@ def _outdated(m: MachineEntity, found: Difference) -> list[str]:
         m.status.applied_generation = m.snapshot.generation
     if not found.rolls:
         return []
-    words = f"the VM was made with other values of {fields_of(found.rolls)}"
+    words = f"the VM was created with other values of {fields_of(found.rolls)}"
     m.condition("Outdated", "Outdated", words)
     m.note("Outdated", words)
     return [words]
@@ -188,7 +188,7 @@ def _end(m: MachineEntity, now: HotUpdate) -> None:
     m.s.attempted_specs = [a for a in m.s.attempted_specs if a != now.applied.provider_spec]
     m.drop_condition("UpdateFailed")
     if m.snapshot == now.machine_class:
-        words = f"{m.snapshot.provider} has no update of a VM that runs: {now.fields} would need a new VM"
+        words = f"{m.snapshot.provider} cannot update a running VM: {now.fields} would need a new VM"
         _trouble(m, "UpdateNotSupported", words, None)
         m.condition("UpdateNotSupported", "UpdateNotSupported", words)
         m.note_news("UpdateNotSupported", words)
@@ -202,7 +202,7 @@ def _done(m: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
     elif now.machine_class.name == m.snapshot.name:
         m.status.applied_generation = now.machine_class.generation
     _no_trouble(m)
-    what = "; ".join(output.changed) or f"{now.fields}: all was so already"
+    what = "; ".join(output.changed) or f"{now.fields}: nothing had to be changed"
     words = f"class {now.machine_class.name}, generation {now.machine_class.generation}: {what}"
     _operation(m, OperationState.SUCCESSFUL, words)
     m.note("Updated", words)

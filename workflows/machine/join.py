@@ -101,7 +101,7 @@ async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
 
 
 def _lost(m: MachineEntity, gone: bool, found: str) -> None:
-    when = "before its node took work" if m.s.joined else "before its node joined"
+    when = "before its node was ready for pods" if m.s.joined else "before its node joined"
     m.fail(OperationType.CREATE, "VMGone" if gone else "VMStopped", f"{found} {when}; it is not created again")
 
 
@@ -118,7 +118,7 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
         await _remove_taint(m, node)
     else:
         if not confirm.undecided(m):
-            end = f"Failed at {m.deadlines['creation']:%Y-%m-%d %H:%M:%S}, if it stays so"
+            end = f"Failed at {m.deadlines['creation']:%Y-%m-%d %H:%M:%S} if nothing changes"
             m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
         report(m)
         news, told = _node_changes(m), class_news(m)
@@ -138,7 +138,7 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
     s = m.s
     assert s.attempt is not None
     template = s.spec.node_template
-    m.waiting("NodeTemplate", f"node {node.name} gets its labels, annotations and taints")
+    m.waiting("NodeTemplate", f"node {node.name} is getting its labels, annotations and taints")
     handle = m.start(
         NodeActivities.join_node,
         JoinInput(
@@ -160,8 +160,10 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return
     if m.status.node_name not in (None, node.name):
-        former = f"its node was {m.status.node_name}" if s.joined else f"the provider said {m.status.node_name}"
-        m.note("NodeNameDiffers", f"{former}; it is {node.name}, by its providerID")
+        former = (
+            f"the name of its node was {m.status.node_name}" if s.joined else f"the provider said {m.status.node_name}"
+        )
+        m.note("NodeNameDiffers", f"{former}; by its providerID the node is {node.name}")
     m.status.node_name = node.name
     m.status.addresses = node.addresses or m.status.addresses
     m.status.last_applied_node_template = template
@@ -178,7 +180,7 @@ async def join_again(m: MachineEntity) -> bool:
     if node is None or not node.exists or s.ready_uid is None or s.joined_uid == s.ready_uid == node.uid:
         return False
     if s.joined_uid != node.uid:
-        m.note_news("NodeRejoined", f"node {node.name} is a new object, of {node.created}; it is made ready again")
+        m.note_news("NodeRejoined", f"node {node.name} is a new object, created at {node.created}; it is set up again")
         await apply_template(m, node)
     elif judge_joining(node, s.spec.node_conditions, s.vm).healthy:
         await _untaint(m, node, [])
@@ -213,7 +215,7 @@ async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) ->
 
 async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     s = m.s
-    running = f"node {node.name} is Ready and takes work"
+    running = f"node {node.name} is Ready and accepts pods"
     joined = [h for h in m.journal if h.reason == "NodeJoined"][-1:]
     output = await _untaint(m, node, [*joined, Happening(time=workflow.now(), reason="Running", message=running)])
     if output is None or m.leaving:

@@ -89,7 +89,10 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
     if s.mark is not None and s.mark != former and read_time(s.mark.text) is None:
-        words = f"{s.mark.text!r} is no RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked now"
+        words = (
+            f"{s.mark.text!r} is not an RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked from "
+            "now on"
+        )
         m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
 
 
@@ -101,7 +104,7 @@ def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None
         m.drop_condition("DuplicateNode")
         return
     others = " and ".join(facts.twins)
-    words = f"nodes {facts.name} and {others} have the providerID of its VM; {facts.name} counts"
+    words = f"nodes {facts.name} and {others} have the providerID of this machine's VM; {facts.name} counts"
     m.condition("DuplicateNode", "DuplicateNode", words)
     if former is None or (former.name, former.twins) != (facts.name, facts.twins):
         m.note("DuplicateNode", words)
@@ -112,7 +115,7 @@ def _writable(m: MachineEntity, facts: NodeFacts) -> None:
     """Notes what the watch could not write on the Node, and whether it can now. A fresh look does not know."""
     there = any(c.type == "NodeUnwritable" for c in m.status.conditions)
     if facts.unwritable and not there:
-        words = f"node {facts.name} cannot be written, and is tried again: {facts.unwritable}"
+        words = f"node {facts.name} cannot be written; it is tried again: {facts.unwritable}"
         m.condition("NodeUnwritable", "NodeUnwritable", words)
         m.note_news("NodeUnwritable", words)
     elif there and not facts.unwritable and facts.epoch:
@@ -150,7 +153,7 @@ def wait_for_permit(m: MachineEntity, found: str) -> None:
 
 
 def _asking(m: MachineEntity, found: str) -> str:
-    return f"unhealthy for healthTimeout ({m.health_timeout}): {found}; waits for a permit of {m.s.owner}"
+    return f"unhealthy for healthTimeout ({m.health_timeout}): {found}; waiting for a permit from {m.s.owner}"
 
 
 def withdraw(m: MachineEntity) -> None:

@@ -27,7 +27,7 @@ async def post_start(m: MachineEntity) -> None:
             await confirm.creation(m)
             continue
         report(m)
-        m.waiting("PostStartUpdate", f"{m.status.provider_id} is being set up after its start")
+        m.waiting("PostStartUpdate", f"{m.status.provider_id} is being configured after its start")
         handle = m.start(
             MachineActivities.update_machine,
             UpdateInput(target=m.target(), tagged=m.s.tagged),
@@ -75,7 +75,7 @@ async def _failed(m: MachineEntity, e: ActivityError) -> None:
         if m.leaving:
             return
     if retry is None:
-        words = f"{m.status.provider_id} is gone before its node joined: {info.message}; it is not created again"
+        words = f"{m.status.provider_id} was gone before its node joined: {info.message}; it is not created again"
         m.fail(OperationType.UPDATE, "VMGone", words)
     else:
         await m.retry(retry)

@@ -287,7 +287,8 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
         p.cleared = ""
     if value != p.last_seen_node_value and value and value not in tuple(PreserveValue):
         words = (
-            f"annotation {PRESERVE_ANNOTATION}={value!r} of node {facts.name} says nothing; use now, when-failed, false"
+            f"annotation {PRESERVE_ANNOTATION}={value!r} of node {facts.name} is not valid; use now, when-failed or "
+            "false"
         )
         m.note("PreserveUnreadable", words)
         m.tell()
@@ -303,9 +304,11 @@ def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
     p = m.status.preserve
     value = on_node(p.node_value, p.last)
     if value and (p.own is None or p.own.value != value):  # the Node's was stronger
-        words = f"node {facts.name} is a new object without the annotation preserve={value}, which goes on to count"
+        words = (
+            f"node {facts.name} is a new object without the annotation preserve={value}; the annotation still counts"
+        )
         p.own = PreserveRequest(
-            value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node"
+            value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its old Node"
         )
         m.note("PreserveCarried", words)
         m.tell()

@@ -89,8 +89,8 @@ class Preservable(MachineEntity):
     def _want(self, intent: PreserveIntent) -> str:
         s, p = self.s, self._change(intent)
         if intent.value == PreserveValue.FALSE:
-            then = "; it had Failed, so its VM is deleted" if preserved_failed(self.s) else ""
-            return f"machine {s.name} is not preserved, also not by its pool{then}"
+            then = "; it is Failed, so its VM is deleted" if preserved_failed(self.s) else ""
+            return f"machine {s.name} is not preserved and will not be, not even by its pool{then}"
         if p.expiry_time is not None:
             return f"machine {s.name} is preserved already, until {moment(p.expiry_time)}"
         if intent.value == PreserveValue.WHEN_FAILED:
@@ -99,7 +99,11 @@ class Preservable(MachineEntity):
             until = intent.until or later(workflow.now(), intent.lasts or s.spec.machine_preserve_timeout)
             return f"machine {s.name} is preserved until {moment(until)}"
         if self.status.phase is Phase.FAILED:
-            then = ", unless its pool says otherwise" if s.owner else "; when its time ends, its VM is deleted"
+            then = (
+                ", unless its pool decides otherwise"
+                if s.owner
+                else "; when the preservation expires, its VM is deleted"
+            )
             return f"machine {s.name} will be preserved when it is drained{then}"
         return f"machine {s.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
 
@@ -108,7 +112,7 @@ class Preservable(MachineEntity):
     def _release(self, intent: ReleaseIntent) -> str:
         if not has_effect(self._change(intent)):
             return f"the request for machine {self.s.name} is withdrawn"
-        then = "; it had Failed, so its VM is deleted" if preserved_failed(self.s) else ""
+        then = "; it is Failed, so its VM is deleted" if preserved_failed(self.s) else ""
         return f"machine {self.s.name} is released{then}"
 
     # -- extend -------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def class_news(m: MachineEntity) -> Callable[[], bool]:
 def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
     applied, wanted, trouble = m.status.last_applied_provider_spec, m.snapshot, m.status.update_trouble
     if m.s.deletion is not None:
-        return UpdateState.PENDING, "Terminating", "it is being deleted, and is not updated any more"
+        return UpdateState.PENDING, "Terminating", "it is being deleted, and is no longer updated"
     if applied is None:
         return UpdateState.PENDING, "", ""
     specs = wanted.provider, applied.provider_spec, wanted.provider_spec

@@ -49,7 +49,9 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
     if verdict.settles_at:
         m.deadlines["settle"] = verdict.settles_at
         settle = format_duration(m.s.timings.settle)
-        m.waiting("Settling", f"{health.message}; healthy for {settle} it is Running", verdict.settles_at)
+        m.waiting(
+            "Settling", f"{health.message}; when it has been healthy for {settle}, it is Running", verdict.settles_at
+        )
     elif verdict.phase == Phase.RUNNING:
         trouble = m.status.update_trouble
         m.status.waiting_for = None
@@ -94,8 +96,8 @@ def _flapping(m: MachineEntity) -> None:
         return
     spent = format_duration(whole_seconds(illness.spent))
     words = (
-        f"unhealthy {illness.spells} times; the times before have used {spent} of the healthTimeout of "
-        f"{m.health_timeout}; healthy for {m.health_timeout} at a stretch, it starts again at 0"
+        f"unhealthy {illness.spells} times; the earlier times have used up {spent} of the healthTimeout of "
+        f"{m.health_timeout}; the count restarts when it has been healthy for {m.health_timeout} without a break"
     )
     m.condition("Flapping", "Flapping", words)
     if illness.spells == 2:  # only once: a line for each spell would push the story out of the journal
@@ -126,7 +128,7 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
     if s.asks_permit and not s.permitted and not confirm.undecided(m):
         membership.wait_for_permit(m, health.message)
     elif s.suspicion is None and not confirm.undecided(m):
-        end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S}, if two fresh looks find it so"
+        end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S} if two fresh looks confirm it"
         m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
 
 
@@ -152,7 +154,7 @@ async def fail(m: MachineEntity) -> None:
             continue
         node = m.s.node
         if node and node.exists and not m.s.joined and node.created and node.created >= since:
-            m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
+            m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no pods")
         hot_update.keep_up(m)
         await _next(m)
 

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
 
 T = TypeVar("T")
 
-NOBODY = "nobody has answered in time"
+NOBODY = "there was no answer in time"
 
 
 async def clear(m: MachineEntity) -> None:
@@ -38,8 +38,8 @@ async def clear(m: MachineEntity) -> None:
     except ActivityError as e:
         why = describe_failure(failure_of(e))
     if why:
-        words = f"node {s.stale.name} stays, and a VM that gets its name is deleted again: {why}"
-        m.note("StaleNodeStays", f"{words}; `kubectl delete node {s.stale.name}`, if nothing stands behind it")
+        words = f"node {s.stale.name} stays, and each new VM that gets its name is deleted: {why}"
+        m.note("StaleNodeStays", f"{words}; `kubectl delete node {s.stale.name}` if it has no VM")
     s.stale = None
     m.deadlines.pop("stale", None)
 
@@ -47,13 +47,13 @@ async def clear(m: MachineEntity) -> None:
 async def _remove(m: MachineEntity, stale: StaleNode) -> str:
     """Removes the Node; returns why it stays, or "" when it is gone. Raises ActivityError."""
     if not stale.provider_id:
-        return "it has no providerID, so nobody can say which VM it was"
-    m.waiting("StaleNode", f"is node {stale.name} anybody's? {stale.provider_id} and its Lease are being looked at")
+        return "it has no providerID, so it is not known which VM it belongs to"
+    m.waiting("StaleNode", f"checking whether node {stale.name} still has a VM: {stale.provider_id} and its Lease")
     vm = m.start(
         MachineActivities.look_at_vm,
         VmLookInput(target=m.target().model_copy(update={"provider_id": stale.provider_id})),
         queue=m.cloud,
-        summary=f"does the VM of node {stale.name} exist",
+        summary=f"look for the VM of node {stale.name}",
         urgency=Urgency.POLL,
     )
     look = await _answer(m, vm)
@@ -63,13 +63,13 @@ async def _remove(m: MachineEntity, stale: StaleNode) -> str:
         NodeActivities.remove_stale_node,
         StaleNodeInput(machine=m.ref, node=stale, silent_for=m.s.spec.health_timeout),
         queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
-        summary=f"remove node {stale.name}, if it is nobody's",
+        summary=f"remove node {stale.name} if it has no VM",
     )
     output = await _answer(m, node)
     if output is None or not output.removed:
         return output.message if output else NOBODY
     words = output.message or f"{stale.provider_id} does not exist, and its kubelet was silent"
-    m.note("StaleNodeRemoved", f"node {stale.name} was nobody's and is removed: {words}")
+    m.note("StaleNodeRemoved", f"node {stale.name} had no VM and was removed: {words}")
     return ""
 
 

@@ -44,8 +44,8 @@ def begin(m: MachineEntity) -> None:
     preserve.give_up(m)
     by = f" by {deletion.requested_by}" if deletion.requested_by else ""
     why = f": {deletion.reason}" if deletion.reason else ""
-    then = "; a new life follows" if deletion.recreate else ""
-    m.enter(Phase.TERMINATING, "Terminating", f"deletion was asked for{by}{why}{then}")
+    then = "; then it is created again" if deletion.recreate else ""
+    m.enter(Phase.TERMINATING, "Terminating", f"deletion was requested{by}{why}{then}")
 
 
 async def drain(m: MachineEntity) -> None:
@@ -64,7 +64,7 @@ async def drain(m: MachineEntity) -> None:
     if not m.leaving:
         return  # well again while a hook held it
     if preserve.uncordons(m):
-        m.waiting("Draining", f"a call to node {m.status.node_name} that lifts its former cordon is under way")
+        m.waiting("Draining", f"waiting for a call that uncordons node {m.status.node_name}")
         await _pass(m, lambda: not preserve.uncordons(m) or m.s.deletion is not None)
     s.drain_began = s.drain_began or (s.deletion.time if s.deletion and not held else workflow.now())
     m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
@@ -78,7 +78,7 @@ async def drain(m: MachineEntity) -> None:
         else:
             m.deadlines.pop("drain", None)
             if gentle:
-                m.note("DrainForced", "force was asked for" if _insisted(m) else "the drain deadline has passed")
+                m.note("DrainForced", "force was requested" if _insisted(m) else "the drain deadline has passed")
             gentle = False
         handle = _start_drain(m, force)
         await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
@@ -142,7 +142,7 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
             # good must not keep the machine. One out of reach does, until somebody insists: what runs there is not
             # known.
             m.s.drained, m.s.trouble = True, None
-            m.note("DrainFailed", f"the force pass failed, and the machine goes on without: {words}")
+            m.note("DrainFailed", f"the forced drain failed, and the deletion continues without it: {words}")
         else:
             await m.back_off(failure, unless=lambda: m.due("drain") or (_insisted(m) and not force))
 
@@ -166,11 +166,15 @@ async def _look_again(m: MachineEntity) -> None:
             output = await handle
         except ActivityError as e:
             words = describe_failure(failure_of(e))
-            m.note("DrainFailed", f"a last look before the VM goes failed, and the machine goes on without: {words}")
+            m.note(
+                "DrainFailed",
+                "the last look at the Node before the VM's deletion failed, and the deletion continues without it: "
+                f"{words}",
+            )
             return
         if output.uncordoned:
             s.drained, s.drain_began = False, workflow.now()
-            words = "has been uncordoned since it was drained; it is drained once more"
+            words = "was uncordoned after it was drained; it is drained again"
             m.note("Draining", f"node {m.status.node_name} {words}")
         elif output.left:
             m.note("Drained", f"node {m.status.node_name} was drained; {_not_waited_for(output.left)}")
@@ -186,7 +190,7 @@ def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow
     assert m.status.node_name is not None
     deadline = m.deadlines.get("drain")
     words = f", force at {deadline:%Y-%m-%d %H:%M:%S}" if deadline else ""
-    what = "looked at once more before its VM goes" if again else f"being drained{' with force' if force else ''}"
+    what = "checked once more before its VM is deleted" if again else f"being drained{' with force' if force else ''}"
     m.waiting("Draining", f"node {m.status.node_name} is {what}{words}")
     return m.start(
         DrainActivities.drain_node,
@@ -213,7 +217,7 @@ def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow
 def _drained(m: MachineEntity, output: DrainOutput) -> None:
     m.s.drained, m.s.trouble = True, None
     m.s.look_again = m.s.deletion is None
-    words = f"node {m.status.node_name} is drained, pods that had to go: {output.pods}"
+    words = f"node {m.status.node_name} is drained, pods evicted: {output.pods}"
     if output.left:
         words += f"; {_not_waited_for(output.left)}"
     m.operation(OperationType.DRAIN, OperationState.SUCCESSFUL, words)
@@ -246,9 +250,9 @@ async def delete(m: MachineEntity) -> None:
     while not s.vm_gone:
         report(m)
         tried = m.snapshot
-        what = m.status.provider_id or f"anything tagged with uid {s.uid}"
+        what = m.status.provider_id or f"everything tagged with uid {s.uid}"
         if m.s.trouble is None:  # else what is in the way remains readable
-            m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
+            m.waiting("DeletingVM", f"{what} is being deleted, until the cloud confirms that it is gone")
         m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
         handle = m.start(
             MachineActivities.delete_machine,
@@ -269,7 +273,7 @@ async def delete(m: MachineEntity) -> None:
         s.vm_gone, m.deleting = True, False
         s.vms = output.vms
         m.status.kept = output.kept
-        kept = f"; kept because the spec says so: {', '.join(output.kept)}" if output.kept else ""
+        kept = f"; kept, because the spec says so: {', '.join(output.kept)}" if output.kept else ""
         m.note("VMDeleted", f"{what} is gone{kept}")
 
 
@@ -313,9 +317,11 @@ async def forget(m: MachineEntity) -> None:
                 await _abandon(m, words)
                 break
             how = f"`hostler delete machine {s.name} --cluster {s.cluster} --force --abandon-node`"
-            await m.back_off(failure, way_out=f"its VM is gone; if the cluster never answers again, {how} ends this")
+            await m.back_off(
+                failure, way_out=f"its VM is gone; if the cluster will never answer again, end this with {how}"
+            )
     m.status.waiting_for = None
-    gone = f"nothing is left of it{' but what is named: ' if m.status.left else ''}{'; '.join(m.status.left)}"
+    gone = f"nothing is left{' but what is named: ' if m.status.left else ''}{'; '.join(m.status.left)}"
     m.operation(OperationType.DELETE, OperationState.SUCCESSFUL, gone)
     m.note("Gone", gone)
 
@@ -354,10 +360,10 @@ async def _abandon(m: MachineEntity, why: str) -> None:
     s, name = m.s, m.status.node_name
     twins = s.node.twins if s.node else []
     nodes = [f"node {n}" for n in (name, *twins) if n] if s.joined or (s.node and s.node.exists) else []
-    m.status.left = nodes or [f"node {name}, if it has registered"]
+    m.status.left = nodes or [f"node {name}, if it exists"]
     if not s.joined:
-        m.status.left.append("its bootstrap token, which expires by itself")
-    m.note("NodeAbandoned", f"{why}; it is left: {'; '.join(m.status.left)}")
+        m.status.left.append("its bootstrap token, which expires on its own")
+    m.note("NodeAbandoned", f"{why}; left in the cluster: {'; '.join(m.status.left)}")
     farewells = [(class_id(s.cluster, c), "forget_user", s.name) for c in s.classes]
     if m.status.provider_id:
         farewells.append((cluster_id(s.cluster), "forget", m.status.provider_id))

@@ -115,7 +115,7 @@ class MachineWorkflow(Preservable):
             # Marks of ours that its former life may have left on the Node.
             s.status.preserve.node_due = s.status.preserve.uncordon = True
         confirm.arm(self, s.status.deadlines["creation"])
-        words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
+        words = f"{s.status.provider_id} was found by its owner tags and belongs to this machine again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
         self.note("Adopted", words)
 
@@ -129,12 +129,12 @@ class MachineWorkflow(Preservable):
         """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
         s = self.s
         wrong = [
-            f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
+            f"{field}: {value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'"
             for field, value in (("name", s.name), ("cluster", s.cluster))
             if not is_name(value)
         ]
         if is_name(s.name) and not is_label(s.name):
-            wrong.append(f"name: {len(s.name)} characters; the Node has it as a label, so at most 63")
+            wrong.append(f"name: {len(s.name)} characters; the name becomes a label of the Node, so at most 63")
         if bool(s.uid) != bool(s.status.provider_id and s.attempt and s.machine_class):
             wrong.append("uid: given only with status.providerID and attempt, as `hostler adopt` does")
         if wrong:
@@ -227,7 +227,7 @@ class MachineWorkflow(Preservable):
             self.drop_condition("APIUnreachable")
         else:
             reason = "APIRefused" if api.refused else "APIUnreachable"
-            self.condition("APIUnreachable", reason, f"{api.message}; nothing is known of the node meanwhile")
+            self.condition("APIUnreachable", reason, f"{api.message}; until then nothing is known of the node")
         show(details(self.s))
 
     @workflow.signal
@@ -242,8 +242,8 @@ class MachineWorkflow(Preservable):
             self.drop_condition("WrongAccount")
         else:
             secret = f"{ref.namespace}/{ref.name}"
-            words = f"Secret {secret} opens account {news.opened}, and {self.status.provider_id} is in account {ours}"
-            self.condition("WrongAccount", "WrongAccount", f"{words}: it can be neither looked at, updated nor deleted")
+            words = f"Secret {secret} opens account {news.opened}, but {self.status.provider_id} is in account {ours}"
+            self.condition("WrongAccount", "WrongAccount", f"{words}: it cannot be checked, updated or deleted")
         show(details(self.s))
 
     @workflow.signal
@@ -292,22 +292,22 @@ class MachineWorkflow(Preservable):
         s, former = self.s, self.s.deletion
         s.deletion = deletion(former, intent, workflow.now())
         if former is None:
-            then = f"; {s.owner} makes another, if it is to have so many" if s.owner else ""
+            then = f"; {s.owner} creates another one if its replicas require it" if s.owner else ""
             abandon = ABANDON if intent.abandon_node else ""
             return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}{abandon}"
         if former.recreate and not isinstance(intent, RecreateIntent):
-            return f"machine {s.name} is being deleted already, and is not recreated any more"
+            return f"machine {s.name} is already being deleted, and will not be recreated"
         if intent.abandon_node and not former.abandon_node:
-            return f"machine {s.name} is being deleted already, from now on with force{ABANDON}"
+            return f"machine {s.name} is already being deleted, from now on with force{ABANDON}"
         if intent.force and not former.force:
-            return f"machine {s.name} is being deleted already, from now on with force"
-        return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
+            return f"machine {s.name} is already being deleted, from now on with force"
+        return f"machine {s.name} is already being deleted, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
 
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
         s, deletion = self.s, self.s.deletion
         if s.owner is not None:
             again = f"`hostler delete machine {s.name} --cluster {s.cluster}`"
-            return f"machine {s.name} has no second life: {s.owner} replaces what is deleted; use {again}"
+            return f"machine {s.name} cannot be recreated: {s.owner} replaces machines that are deleted; use {again}"
         if deletion is None or deletion.recreate:
             return None
         return f"machine {self.s.name} is being deleted; apply it again when it is gone"
@@ -316,16 +316,16 @@ class MachineWorkflow(Preservable):
         s, former = self.s, self.s.deletion
         s.deletion = deletion(former, intent, workflow.now())
         if former is not None:
-            return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
-        return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"
+            return f"machine {s.name} is already being recreated{', from now on with force' if intent.force else ''}"
+        return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then created again"
 
     def _no_adoption(self, intent: AdoptIntent) -> str | None:
         s = self.s
         taken = s.trouble is not None and s.trouble.reason == NAME_TAKEN and not self.leaving
         if taken:
             return None
-        has = f"has its VM, {s.status.provider_id}" if s.status.provider_id else "has found no VM with its name"
-        return f"machine {s.name} {has}: there is nothing to take over"
+        has = f"has its VM, {s.status.provider_id}" if s.status.provider_id else "has found no VM of its name"
+        return f"machine {s.name} {has}, so there is nothing to take over"
 
     def _want_vm(self, intent: AdoptIntent) -> str:
         self.s.takes = intent.uid
@@ -336,7 +336,7 @@ class MachineWorkflow(Preservable):
     def want_renewal(self) -> str:
         if self.s.parked:
             self.s.parked = None
-            return "the phase that failed is tried again"
+            return "the failed phase is tried again"
         hot_update.hurry(self)
         return super().want_renewal()
 
@@ -344,11 +344,11 @@ class MachineWorkflow(Preservable):
         s = self.s
         if s.owner is not None:
             return (
-                f"machine {s.name} is made from the template of {s.owner}; change that, or its class: "
+                f"machine {s.name} is created from the template of {s.owner}; change the template or its class: "
                 f"`hostler apply -f FILE --cluster {s.cluster}` with {s.owner.kind} {s.owner.name}"
             )
         if s.deletion is not None:
-            return f"machine {s.name} is being deleted; nothing can be applied to it any more"
+            return f"machine {s.name} is being deleted; it can no longer be changed"
         return hot_update.refusal(s, intent.machine_class)
 
     def _take(self, intent: ApplyIntent) -> str:

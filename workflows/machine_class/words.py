@@ -22,13 +22,13 @@ def change_words(change: ClassChange) -> str:
         return "created"
     parts = [f"hot update of {', '.join(change.hot)}"] if change.hot else []
     parts += [f"needs replacement: {', '.join(change.rolls)}"] if change.rolls else []
-    return "; ".join(parts) or change.reason or "nothing that a running VM carries"
+    return "; ".join(parts) or change.reason or "nothing that affects a running VM"
 
 
 def moves(former: ClassSnapshot, wanted: ClassSnapshot) -> str:
     return (
-        f"provider: VMs cannot move from {former.provider} to {wanted.provider}; apply a class of another name, and "
-        "machines that name it"
+        f"provider: VMs cannot move from {former.provider} to {wanted.provider}; apply a class with another name, "
+        "and machines that use it"
     )
 
 
@@ -42,7 +42,7 @@ def refusal_to_delete(s: ClassState) -> str | None:
     if not s.users or s.deleted:
         return None
     ways = ["hostler update-class MACHINE CLASS"]
-    ways += ["of a pool, apply its manifest with another one"] if any(map(is_owner, s.users)) else []
+    ways += ["for a pool, apply its manifest with another class"] if any(map(is_owner, s.users)) else []
     return (
         f"machineclass {s.name} is used by {users_words(s.users, SOME)}: delete them first, or give them another class "
         f"({'; '.join(ways)})"
@@ -53,17 +53,17 @@ def details(s: ClassState) -> Markdown:
     """The state of the class, in Markdown for Temporal's web UI."""
     lines = [heading(f"Class {s.name}, generation {s.generation}")]
     if s.parked:
-        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join(strong("Parked"), f": {s.parked}"))
         lines.append(join("Once a fixed worker runs: ", code(f"hostler renew class {s.name}")))
     left, untold = len(s.not_done), sum(behind(u, s.generation) for u in s.users.values())
-    behind_it = join(strong(f"{left} not done with it"), f", {untold} without word of it")
-    done = behind_it if left else "all are done with it"
+    behind_it = join(strong(f"{left} without the newest generation"), f", {untold} not told yet")
+    done = behind_it if left else "all have the newest generation"
     facts: list[str] = [join(f"{users_words(s.users)}, ", done)] if s.users else ["No machine uses it"]
     pools = sorted(user for user in s.users if is_owner(user))
     facts += [f"Used by {some(pools)}"] if pools else []
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
-    facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]
-    facts += [f"At most {s.update_concurrency} at work at the same time"] if left else []
+    facts += [f"Newest generation that every machine has: {s.last_updated_generation}"]
+    facts += [f"At most {s.update_concurrency} updated at the same time"] if left else []
     lines.append(items(facts))
     troubles = sorted(s.troubles.items())
     if troubles:

@@ -106,7 +106,7 @@ class MachineClassWorkflow(Entity):
             start_to_close_timeout=s.timings.call_timeout,
             heartbeat_timeout=s.timings.heartbeat,
             retry_policy=SHORT,
-            summary=f"users that name class {s.name} already",
+            summary=f"find the users of class {s.name} that already exist",
             priority=Urgency.POLL,
         )
         await self.until(handle.done, NEVER)
@@ -125,7 +125,7 @@ class MachineClassWorkflow(Entity):
         if names:
             silent = sorted(n for n in names if s.users[n].told == s.generation and behind(s.users[n], s.generation))
             if silent:
-                self.note_news("UserSilent", f"{some(silent)} said nothing of generation {s.generation}; told again")
+                self.note_news("UserSilent", f"{some(silent)} did not report on generation {s.generation}; told again")
             for name in names:
                 s.users[name] = when_told(s.users[name], s.generation, s.silence, now)
             self._told = {name: s.users[name] for name in names}
@@ -197,7 +197,7 @@ class MachineClassWorkflow(Entity):
             s.carried = s.machine_class.provider_spec
         self._keep_trouble(report, former)
         if not was_updated and s.updated:
-            self.note_news("UsersUpdated", f"all {len(s.users)} users are done with generation {s.generation}")
+            self.note_news("UsersUpdated", f"all {len(s.users)} users have generation {s.generation}")
 
     def _keep_trouble(self, report: ClassReport, former: User) -> None:
         troubles = self.s.troubles
@@ -215,7 +215,7 @@ class MachineClassWorkflow(Entity):
         old news."""
         s = self.s
         s.machine_class = s.machine_class.model_copy(update={"generation": report.generation + 1})
-        words = f"{user_words(report.user)} has generation {report.generation} of a former class of this name"
+        words = f"{user_words(report.user)} has generation {report.generation} of an earlier class of this name"
         self._record(ClassChange(generation=s.generation, time=workflow.now(), reason=words))
         self.note("GenerationRaised", f"to {s.generation}: {words}")
 
@@ -321,7 +321,7 @@ class MachineClassWorkflow(Entity):
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 
-    renews = "a new run begins when its users have been told"
+    renews = "a new run begins once its users have been told"
 
     @property
     def own_id(self) -> str:

@@ -27,7 +27,7 @@ def typed(s: PoolState, command: str) -> Markdown:
 def details(s: PoolState, view: View) -> Markdown:
     lines = [heading(f"Pool {s.name}, revision {s.revision}")]
     if s.parked:
-        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join(strong("Parked"), f": {s.parked}"))
         lines.append(join("Once a fixed worker runs: ", typed(s, "renew pool")))
     lines.append(items(_facts(s, view)))
     if s.waits:
@@ -36,7 +36,7 @@ def details(s: PoolState, view: View) -> Markdown:
         lines += [plain("Waits:"), items(waits), plain("What can be done:"), items(map(prose, steps))]
     if s.lost:
         lost = [f"{name} ({status})" for name, status in sorted(s.lost.items())[:LINES]]
-        lines += [plain("Machines whose workflow was ended from outside:"), items(lost)]
+        lines += [plain("Machines whose workflow was ended by somebody:"), items(lost)]
     story = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
     return page(*lines, "Last:", items(story))
 
@@ -50,22 +50,23 @@ def _facts(s: PoolState, view: View) -> list[str]:
     if s.deleted:
         facts.append(join(strong("It is being deleted"), ", and its machines with it"))
     if s.spec.hibernated:
-        facts.append(join(f"Hibernated: its {s.spec.replicas} replicas come again with ", typed(s, "wake pool")))
+        facts.append(join(f"Hibernated: its {s.spec.replicas} replicas come back with ", typed(s, "wake pool")))
     if s.rollout is not None:
         done = len(view.new.keys() & view.available)
         facts.append(
             f"Rollout of revision {s.rollout.revision} since {s.rollout.began:%Y-%m-%d %H:%M:%S}: "
-            f"{bar(done, limits.replicas)} {done} of {limits.replicas} available, {len(view.old)} of older ones left"
+            f"{bar(done, limits.replicas)} {done} of {limits.replicas} available, {len(view.old)} of older revisions "
+            "left"
         )
     for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in s.members.values()).items()):
         facts.append(f"Revision {revision}, {phase}: {n}")
     if staying := staying_failed(view):
         facts.append(
-            f"Failed and kept for a look: {named(sorted(staying))}; {len(slots(staying))} of "
+            f"Failed and kept for inspection: {named(sorted(staying))}; {len(slots(staying))} of "
             f"{s.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"
         )
     if busy := in_flight(view):
-        facts.append(f"Repairs in flight: {', '.join(busy)}")
+        facts.append(f"Repairs in progress: {', '.join(busy)}")
     if s.unseen:
         facts.append(f"Not reachable: {s.unseen}")
     return facts

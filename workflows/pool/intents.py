@@ -64,10 +64,10 @@ def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
     if refusal := refuse_change(p, intent):
         return refusal
     if intent.current is not None and intent.current != s.spec.replicas:
-        return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing is changed"
+        return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing was changed"
     if strangers := sorted(set(intent.remove) - set(s.members)):
         all_of_it = f"`hostler get machines --pool {s.name} --cluster {s.cluster}`"
-        return f"pool {s.name} has no machine {', '.join(strangers)}; {all_of_it} lists its own"
+        return f"pool {s.name} has no machine {', '.join(strangers)}; {all_of_it} lists them"
     return None
 
 
@@ -125,7 +125,7 @@ def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list
     if former.hibernated != spec.hibernated:
         words.append("hibernated" if spec.hibernated else "woken")
     if former.paused != spec.paused:
-        words.append("rollouts paused" if spec.paused else "rollouts not paused any more")
+        words.append("rollouts paused" if spec.paused else "rollouts no longer paused")
     for name, field in type(spec).model_fields.items():
         said = name in ("replicas", "hibernated", "paused", "template")
         if not said and getattr(former, name) != getattr(spec, name):
@@ -137,8 +137,8 @@ def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
     """Takes the slots of a lower autoPreserveFailedMax. A higher one takes back what was not told yet, and does nothing
     else to what is there: machines that failed before are decided."""
     p.s.members, lost, back = changed(p.view(), former.auto_preserve_failed_max)
-    words = [f"preserved no longer: {named(lost)}"] if lost else []
-    return [*words, f"preserved on: {named(back)}"] if back else words
+    words = [f"no longer preserved: {named(lost)}"] if lost else []
+    return [*words, f"still preserved: {named(back)}"] if back else words
 
 
 def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
@@ -164,7 +164,7 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
     if intent.remove:
         words.append(f"marked for deletion: {', '.join(intent.remove)}")
     if not words:
-        return f"pool {s.name} has {s.spec.replicas} replicas already"
+        return f"pool {s.name} already has {s.spec.replicas} replicas"
     _applied(p, intent, "; ".join(words))
     return f"scaled; {'; '.join(words)}{_but(p)}"
 
@@ -174,7 +174,7 @@ def _but(p: PoolEntity, rolls: bool = False, falls_asleep: bool = False) -> str:
     s = p.s
     words = []
     if s.spec.hibernated and not falls_asleep:
-        words.append(f"it is hibernated, and this counts when it is woken: {typed(s, 'wake pool')}")
+        words.append(f"it is hibernated, and this applies once it is woken: {typed(s, 'wake pool')}")
     if rolls and p.spec.paused:
         words.append(f"its rollouts are paused: {typed(s, 'rollout resume')}")
     if s.news is not None and s.news.paused:
@@ -194,7 +194,7 @@ def restart(p: PoolEntity, intent: Intent) -> str:
     s = p.s
     newest = s.revisions[-1] if s.revisions else None
     if newest is None:
-        return "nothing to restart yet"
+        return "there is nothing to restart yet"
     why = intent.reason or "restarted"
     change = want(
         p, Wanted(newest.template, newest.machine_class, workflow.now().isoformat(), intent.requested_by, why)
@@ -205,10 +205,10 @@ def restart(p: PoolEntity, intent: Intent) -> str:
 def pause(p: PoolEntity, intent: Intent) -> str:
     s = p.s
     if s.paused:
-        return f"rollouts of pool {s.name} are paused already{f' by {s.paused_by}' if s.paused_by else ''}"
+        return f"rollouts of pool {s.name} are already paused{f' by {s.paused_by}' if s.paused_by else ''}"
     s.paused, s.paused_by = True, intent.requested_by
     _applied(p, intent, "rollouts paused")
-    return f"paused; no rollout of pool {s.name} begins or goes on until {typed(s, 'rollout resume')}"
+    return f"paused; no rollout of pool {s.name} begins or continues until {typed(s, 'rollout resume')}"
 
 
 def resume(p: PoolEntity, intent: Intent) -> str:
@@ -221,10 +221,10 @@ def resume(p: PoolEntity, intent: Intent) -> str:
     tried = _try_again(p)
     if s.rollout is None:
         _applied(p, intent, f"rollouts resumed{tried}")
-        return f"resumed; pool {s.name} has no rollout under way{tried}"
+        return f"resumed; pool {s.name} has no rollout in progress{tried}"
     s.rollout = progress.resume(s.rollout, p.observed(), p.spec, workflow.now())
     _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}{tried}")
-    return f"resumed; the rollout of revision {s.rollout.revision} goes on{tried}{_but(p)}"
+    return f"resumed; the rollout of revision {s.rollout.revision} continues{tried}{_but(p)}"
 
 
 def _try_again(p: PoolEntity) -> str:
@@ -232,7 +232,7 @@ def _try_again(p: PoolEntity) -> str:
     if not (p.braked and speed.suspect):
         return ""
     p.s.pace = pace.forgive(speed)
-    return f"; machines are made again, though the last {speed.joins_failed} failed before they had lasted"
+    return f"; machines are created again, although the last {speed.joins_failed} failed early"
 
 
 def abort(p: PoolEntity, intent: Intent) -> str:
@@ -242,17 +242,17 @@ def abort(p: PoolEntity, intent: Intent) -> str:
     _applied(p, intent, f"rollout of revision {s.rollout.revision} aborted")
     return (
         f"aborted; the machines of older revisions stay. {typed(s, 'rollout undo')} goes back, "
-        f"{typed(s, 'rollout resume')} goes on"
+        f"{typed(s, 'rollout resume')} continues"
     )
 
 
 def hibernate(p: PoolEntity, intent: Intent) -> str:
     s = p.s
     if s.spec.hibernated:
-        return f"pool {s.name} is hibernated already"
+        return f"pool {s.name} is already hibernated"
     s.spec = s.spec.model_copy(update={"hibernated": True})
     _applied(p, intent, "hibernated")
-    return f"hibernated: {some(len(s.members))} to go; they come again with {typed(s, 'wake pool')}"
+    return f"hibernated: {some(len(s.members))} to delete; they come back with {typed(s, 'wake pool')}"
 
 
 def wake(p: PoolEntity, intent: Intent) -> str:
@@ -261,14 +261,14 @@ def wake(p: PoolEntity, intent: Intent) -> str:
         return f"pool {s.name} is not hibernated"
     s.spec = s.spec.model_copy(update={"hibernated": False})
     _applied(p, intent, "woken")
-    return f"woken: {some(s.spec.replicas)} to come{_but(p)}"
+    return f"woken: {some(s.spec.replicas)} to create{_but(p)}"
 
 
 def delete(p: PoolEntity, intent: DeleteIntent) -> str:
     s = p.s
     words = some(len(s.members))
     if s.deleted and (s.force or not intent.force):
-        return f"pool {s.name} is being deleted already; {words} left"
+        return f"pool {s.name} is already being deleted; {words} left"
     s.deleted, s.force = True, s.force or intent.force
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     p.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")

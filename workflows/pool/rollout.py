@@ -133,7 +133,7 @@ class RolloutWorkflow(Entity):
         task = asyncio.create_task(self._signal(lambda: handle.signal(name, intent)))
         self._passed_on.add(task)
         task.add_done_callback(self._passed_on.discard)
-        return f"pool {self.s.pool} is told to {name} its rollout"
+        return f"pool {self.s.pool} was told to {name} its rollout"
 
     pause = intent(Intent, lambda self, intent: self._pass_on("pause", intent))
     resume = intent(Intent, lambda self, intent: self._pass_on("resume", intent))
@@ -195,4 +195,4 @@ class RolloutWorkflow(Entity):
 
     @property
     def to_end(self) -> str:
-        return f"the rollout goes on: use `hostler rollout abort {self.s.pool} --cluster {self.s.cluster}`"
+        return f"the rollout continues: use `hostler rollout abort {self.s.pool} --cluster {self.s.cluster}`"

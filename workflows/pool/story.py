@@ -96,7 +96,7 @@ def _ended(p: PoolEntity, counter: int, story: RolloutStory, view: View) -> Roll
     s = p.s
     if counter != s.revision:
         if story.undone:
-            outcome, message = RolloutOutcome.UNDONE, f"revision {s.revision} goes back to a former one"
+            outcome, message = RolloutOutcome.UNDONE, f"revision {s.revision} goes back to an earlier one"
             p.note("RolloutUndone", f"rollout of revision {counter}: {message}")
         else:
             outcome, message = RolloutOutcome.SUPERSEDED, f"revision {s.revision} came before it was complete"
@@ -107,12 +107,12 @@ def _ended(p: PoolEntity, counter: int, story: RolloutStory, view: View) -> Roll
     elif not complete(view):
         return story
     elif not view.limits.replicas:
-        outcome, message = RolloutOutcome.FAILED, "the pool has no machines any more"
+        outcome, message = RolloutOutcome.FAILED, "the pool has no machines any longer"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     else:
         counts = story.counts
         most = "all" if counts.available == counts.updated else counts.available
-        words = f"{counts.updated} of {counts.replicas} machines are of it, {most} available"
+        words = f"{counts.updated} of {counts.replicas} machines are of this revision, {most} available"
         outcome, message = RolloutOutcome.COMPLETE, words
         p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
     workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
@@ -179,7 +179,7 @@ def _counts(s: PoolState, view: View) -> RolloutCounts:
 
 def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
     """Ends rollouts of a former workflow of this pool, which nobody follows any longer."""
-    words = "the pool's former workflow was ended from outside"
+    words = "the pool's earlier workflow was ended by somebody"
     for counter in revisions:
         _send(p, counter, "end", RolloutEnd(outcome=RolloutOutcome.FAILED, message=words, time=workflow.now()))
 

@@ -51,7 +51,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
         s = self.s
         wrong = [
-            f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
+            f"{field}: {value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'"
             for field, value in (("name", s.name), ("cluster", s.cluster))
             if not is_name(value)
         ]

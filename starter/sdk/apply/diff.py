@@ -31,11 +31,11 @@ from starter.sdk.results import Verb, snapshot_fields
 HOT = "hot update"
 REPLACE = "needs replacement (Outdated)"
 REFUSED = "refused"
-IN_PLACE = "taken in place"
-NOTHING = "touches no VM that runs"
+IN_PLACE = "applied in place"
+NOTHING = "affects no running VM"
 ROLL = "needs replacement (a rollout)"
 ROLL_OR_OUTDATED = "needs replacement (pools roll; single machines are Outdated)"
-POOL = "pool: no machine is replaced for it"
+POOL = "pool: no machine is replaced"
 PROVIDER_SPEC = "providerSpec"
 POOL_EFFECTS = dict(effects(MachineDeploymentSpec))
 EFFECT_WORDS = {Effect.POOL: POOL, Effect.HOT: HOT, Effect.HASH: ROLL, Effect.POST_START: ROLL, Effect.NONE: POOL}

@@ -159,7 +159,7 @@ class Planner:
         keys += [f"secret {s.metadata.namespace}/{s.metadata.name}" for s in loaded.secrets]
         twins = [key for key, count in Counter(keys).items() if count > 1]
         if twins:
-            raise Refused(f"{', '.join(twins)}: given more than once; which one counts? Keep one of them")
+            raise Refused(f"{', '.join(twins)}: given more than once; keep only one of them")
 
     # -- secrets ------------------------------------------------------------------------------------------------------
 
@@ -236,8 +236,8 @@ class Planner:
             state = await self._machines.state(life)
             if state.deletion is not None or state.status.phase is Phase.TERMINATING:
                 raise Refused(
-                    f"it is being deleted: wait for its end (hostler wait machine {name} --for=deleted), then apply "
-                    "again"
+                    f"it is being deleted: wait until it is gone (hostler wait machine {name} --for=deleted), then "
+                    "apply again"
                 )
             return self._apply_step(state, manifest, self._class_of(key, manifest, state))
         except Refused as e:
@@ -320,7 +320,7 @@ def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, na
         if current is not None and current.name == name:
             return current
         raise Refused(
-            f"class {name!r} is in none of the files, and not applied before"
+            f"class {name!r} is in none of the files and was not applied before"
             + (f"; the machine has another one ({current.name})" if current else "")
             + ": add the MachineClass (-f)"
         )
@@ -332,11 +332,13 @@ def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, na
 
 def _of_former(name: str, former: Life) -> str:
     """The note on a new machine of a name that was used before."""
-    note = f"a machine of this name is gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    note = (
+        f"the earlier machine of this name has been gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    )
     if former.status not in ("COMPLETED", "FAILED"):  # a failed one was refused at its beginning, and owned nothing
         note += (
-            f". The former one's workflow was ended from outside ({former.status}): its VM may still be there; "
-            "`hostler get orphans` lists such VMs, and none is made beside one"
+            f". Somebody ended the earlier one's workflow ({former.status}): its VM may still exist; `hostler get "
+            "orphans` lists such VMs, and no second VM is created beside one"
         )
     return note
 

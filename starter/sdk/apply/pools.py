@@ -71,7 +71,7 @@ class PoolTouched:
 
     def __str__(self) -> str:
         if self.unknown:
-            return f"pool {self.pool}: what it does to it is not known: {self.unknown}"
+            return f"pool {self.pool}: the effect on it is not known: {self.unknown}"
         if self.rolls:
             return f"rolls pool {self.pool}: {counted(self.rolls)} will be replaced"
         return f"pool {self.pool}: no machine is replaced"
@@ -100,7 +100,7 @@ class PoolPlanner:
             return PoolPlan(name, cluster, Verb.CREATED, manifest, of, note=note)
         if state.deleted:
             raise Refused(
-                f"it is being deleted: wait for its end (hostler wait pool {name} --for=deleted), then apply again"
+                f"it is being deleted: wait until it is gone (hostler wait pool {name} --for=deleted), then apply again"
             )
         note = kept_words(manifest, state)
         return _change(PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note), state)
@@ -215,15 +215,17 @@ def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:
     if has is not None and has.name == name:
         return ClassPlan(name, cluster, Verb.UNCHANGED, has)
     another = f"; the pool has another one ({has.name})" if has else ""
-    raise Refused(f"class {name!r} is in none of the files, and not applied before{another}: add the MachineClass (-f)")
+    raise Refused(
+        f"class {name!r} is in none of the files and was not applied before{another}: add the MachineClass (-f)"
+    )
 
 
 def _of_former(found: PoolDescription) -> str:
     """The note on a new pool of a name that was used before."""
-    note = f"a pool of this name is gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    note = f"the earlier pool of this name has been gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
     if found.status != "COMPLETED":
         note += (
-            f". The former one's workflow was ended from outside ({found.status}): the machines of it that still run "
-            "are taken over"
+            f". Somebody ended the earlier one's workflow ({found.status}): its machines that still exist are taken "
+            "over"
         )
     return note

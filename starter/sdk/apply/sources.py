@@ -187,10 +187,10 @@ def _check(secret: Secret) -> None:
     """Checks keys by the API server's own rules (IsConfigMapKey), which also keep every file inside the directory."""
     namespace, name = secret.metadata.namespace, secret.metadata.name
     if not is_name(namespace):
-        raise Refused(f"secret {name}: {namespace!r} is no namespace: use lower-case letters, digits and '-'")
+        raise Refused(f"secret {name}: {namespace!r} is not a namespace: use lower-case letters, digits and '-'")
     for key in secret.plain():
         if not _KEY.fullmatch(key) or key.startswith(".."):
-            raise Refused(f"secret {namespace}/{name}: {key!r} is no key: use letters, digits, '-', '_' and '.'")
+            raise Refused(f"secret {namespace}/{name}: {key!r} is not a key: use letters, digits, '-', '_' and '.'")
 
 
 def _replace(file: Path, value: bytes) -> None:

@@ -24,7 +24,7 @@ def preserve_intent(
 ) -> PreserveIntent:
     """Makes the intent. `by`: as in `Connection.by`. Raises Refused for an invalid time."""
     if value is PreserveValue.FALSE and (lasts or until):
-        raise Refused("a machine that is never preserved has no time: leave the time out")
+        raise Refused("`never` takes no time: leave it out")
     lasts, until = _end(lasts, until)
     return PreserveIntent(**by, value=value, lasts=lasts, until=until)
 
@@ -33,7 +33,7 @@ def extend_intent(lasts: timedelta | None, until: datetime | None, by: Mapping[s
     """Makes the intent, as above. Raises Refused for an invalid time."""
     lasts, until = _end(lasts, until)
     if lasts is None and until is None:
-        raise Refused("say until when it is preserved: for how long from now, or until a time")
+        raise Refused("give a duration from now, or an end time")
     return ExtendIntent(**by, lasts=lasts, until=until)
 
 
@@ -58,7 +58,7 @@ def parse_time(text: str) -> datetime:
             text.strip().removesuffix(" UTC") + ("Z" if text.strip().endswith(" UTC") else "")
         )
     except ValueError:
-        raise ValueError(f"{text!r} is no time; {FORM}") from None
+        raise ValueError(f"{text!r} is not a time; {FORM}") from None
     if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone, and the worker's may be another; {FORM}")
     return time
@@ -78,16 +78,16 @@ def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | N
     """One of the two ends, or neither, as it goes into an intent. A zone is needed: workers are not where people
     are."""
     if lasts is not None and until is not None:
-        raise Refused("for so long, or until a time: one of both")
+        raise Refused("give either a duration or an end time")
     if lasts is not None and lasts <= timedelta(0):
-        raise Refused("it cannot be preserved for no time: give a longer one, or release it")
+        raise Refused("the duration must be longer than 0; to end a preservation, release the machine")
     if lasts is not None and lasts > LONGEST:
-        raise Refused(f"that is more than {LONGEST.days} days: give a shorter time, and extend it when it comes near")
+        raise Refused(f"a preservation can last at most {LONGEST.days} days: give a shorter time, and extend it later")
     if until is not None:
         if until.tzinfo is None:
             raise Refused(f"{until.isoformat()} has no time zone; {FORM}")
         if not is_sensible(until):
-            raise Refused(f"{until.isoformat()} is no time that can be kept; {FORM}")
+            raise Refused(f"{until.isoformat()} is not a time that can be stored; {FORM}")
         until = until.astimezone(UTC)
         if until <= datetime.now(UTC):
             raise Refused(f"{until:%Y-%m-%d %H:%M:%S} UTC is in the past: give a later time, or release it")

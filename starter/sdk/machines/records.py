@@ -61,6 +61,6 @@ async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[Machin
         except WorkflowFailureError as e:
             return None, f"its workflow failed: {live.failure_words(e)}"
     return None, (
-        f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
-        f"tag {TAG_MACHINE}={life.summary.name}"
+        f"somebody ended its workflow ({life.status}): its resources may still exist in the cloud, with the tag "
+        f"{TAG_MACHINE}={life.summary.name}"
     )

@@ -48,6 +48,6 @@ async def _labelled(connection: Connection, summary: MachineSummary) -> MachineS
                 continue  # so many questions at once may keep a small worker busy
             absence = await live.absence(temporal, connection.queue, now)
             raise Unreachable(
-                f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}"
-                ". Nothing is selected, since the selection could not be whole; start a worker, or give names"
+                f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}. "
+                "Nothing is selected, because the selection would be incomplete; start a worker, or give names"
             ) from None

@@ -69,7 +69,7 @@ class Selector:
 def parse(text: str) -> Selector:
     """Raises SelectorError, also for an empty one: a selector that a script has lost must not mean everything."""
     if len(text) > LONGEST:
-        raise SelectorError(f"a label selector of {len(text)} characters; {LONGEST} are the most")
+        raise SelectorError(f"a label selector of {len(text)} characters; at most {LONGEST} are allowed")
     return Selector(text, tuple(_requirement(part.strip()) for part in _COMMA.split(text)))
 
 
@@ -84,6 +84,6 @@ def _requirement(part: str) -> Requirement:
     elif m := _PRESENT.fullmatch(part):
         return Requirement(m[2], Operator.ABSENT if m[1] else Operator.EXISTS)
     raise SelectorError(
-        f"{part!r} is no label selector: write key=value, key!=value, key in (a, b), key notin (a, b), key or !key, "
-        "several with a comma between"
+        f"{part!r} is not a label selector: write key=value, key!=value, key in (a, b), key notin (a, b), key or "
+        "!key, several with a comma between"
     )

@@ -130,7 +130,7 @@ class Machines(EntityClient[MachineState]):
         if (name := await self._on_node(node, where)) is None:
             raise NotFound(
                 f"no machine of cluster {where!r} has node {node!r}: `hostler get machines --cluster {where}` shows "
-                "each one's node; one that has not joined yet has none"
+                "the nodes; a machine has none until its node has joined"
             )
         return name
 
@@ -151,9 +151,7 @@ class Machines(EntityClient[MachineState]):
         with translated():
             found = sorted([names.id_parts(e.id, 2)[1] async for e in self.temporal.list_workflows(query)])
         if len(found) > 1:
-            raise Refused(
-                f"node {node} of cluster {cluster} is that of {' and '.join(found)}: say which machine is meant"
-            )
+            raise Refused(f"node {node} of cluster {cluster} belongs to {' and '.join(found)}: give the machine's name")
         return found[0] if found else None
 
     # -- intents ------------------------------------------------------------------------------------------------------

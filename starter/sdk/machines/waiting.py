@@ -27,12 +27,12 @@ async def reached(
     if target == DELETED:
         if over and not another and life.status != "COMPLETED":
             raise Refused(
-                f"the workflow of machine {name} ended as {life.status}: what it owned may still exist: "
-                f"`hostler adopt machine {name} --cluster {life.summary.cluster}` takes its VM over"
+                f"the workflow of machine {name} ended as {life.status}: its resources may still exist: `hostler "
+                f"adopt machine {name} --cluster {life.summary.cluster}` takes over its VM"
             )
         return over
     if over:
-        raise Refused(f"machine {name} is gone{since(life.closed)}; it was to become {target}")
+        raise Refused(f"machine {name} is gone{since(life.closed)}; it never became {target}")
     phase = _phase(life)
     there = phase == target
     lost = not there and (phase == Phase.TERMINATING or (phase == Phase.FAILED and target != Phase.TERMINATING))
@@ -76,7 +76,7 @@ def until_when(life: Life) -> str:
     until = life.summary.preserved_until
     if until is None or _phase(life) != Phase.FAILED:
         return ""
-    return f"it is kept until {until:%Y-%m-%d %H:%M:%S} UTC, and Running again when its Node is well by then"
+    return f"it is kept until {until:%Y-%m-%d %H:%M:%S} UTC, and becomes Running if its Node is healthy again by then"
 
 
 def _newer(found: Description, phase: str) -> bool:

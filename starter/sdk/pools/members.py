@@ -69,8 +69,8 @@ def refuse_too_early(name: str, life: Life | None, former: MachineState | None, 
     known = life.closed + former.timings.call_timeout + former.timings.consistency
     if now < known:
         raise Refused(
-            f"no VM of machine {name} is there, but its workflow has been ended{since(life.closed)} only, and what was "
-            f"under way then may still make one: ask again at {known:%H:%M:%S} UTC"
+            f"machine {name} has no VM, but its workflow has only been ended{since(life.closed)}, and a call from "
+            f"then may still create one: try again at {known:%H:%M:%S} UTC"
         )
 
 
@@ -84,7 +84,7 @@ async def give_up(connection: Connection, pool: PoolState, name: str, machine_cl
         phase=Phase.TERMINATING,
         since=now,
         vm=Vm.GONE,
-        message=f"no VM of it is left; said by {connection.requested_by}",
+        message=f"it has no VM any longer; asked by {connection.requested_by}",
         ended=True,
     )
     with translated():
@@ -98,15 +98,15 @@ async def give_up(connection: Connection, pool: PoolState, name: str, machine_cl
         await connection.temporal.get_workflow_handle(pool_id(pool.cluster, pool.name)).signal("report", report)
     staying = [n for n, m in pool.members.items() if n != name and not m.leaving]
     wanted = 0 if pool.deleted or pool.spec.hibernated else pool.spec.replicas
-    then = "makes another" if len(staying) < wanted else "counts it no more"
+    then = "makes another" if len(staying) < wanted else "no longer counts it"
     return Adopted(
         name=name,
         cluster=pool.cluster,
         vm=None,
         pool=pool.name,
         notes=(
-            f"no VM of it is left; pool {pool.name} is told and {then}",
-            f"disks and NICs are not listed: look at the cloud for those tagged {TAG_MACHINE}={name}, and delete them; "
-            f"its Node too, where one is left: kubectl get nodes -l {MACHINE_NAME_LABEL}={name}",
+            f"it has no VM any longer; pool {pool.name} is told and {then}",
+            f"disks and NICs are not listed: look in the cloud for those tagged {TAG_MACHINE}={name}, and delete "
+            f"them; also its Node, if one is left: kubectl get nodes -l {MACHINE_NAME_LABEL}={name}",
         ),
     )

@@ -44,7 +44,7 @@ async def listed(execution: WorkflowExecution) -> PoolListed:
 async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDescription:
     """The latest life, running or gone."""
     status = found.status.name if found.status else "UNKNOWN"
-    otherwise = f"its workflow was ended from outside ({status}): its machines go on without it"
+    otherwise = f"somebody ended its workflow ({status}): its machines continue without it"
     return PoolDescription(
         listed=await listed(found),
         status=status,

@@ -24,7 +24,7 @@ def _head(found: Rehearsal) -> list[str]:
     parts = [f"rolls {counted(found.rolls)} to revision {found.revision}"] if found.rolls else []
     parts += [f"hot update of {counted(found.hot)}, none is replaced"] if found.hot else []
     if found.plans:
-        parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if all goes well:")
+        parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if nothing fails:")
     elif not parts:
-        parts.append("no machine is made, changed or replaced")
+        parts.append("no machine is created, changed or replaced")
     return ["; ".join(parts)]

@@ -25,7 +25,7 @@ async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Rollou
     if verdict.stand is Stand.DONE and pool.summary is not None:
         # A look right after `apply` means the rollout to come (kubectl's observedGeneration).
         if generation := await pools.unheard(pool.listed):
-            words = f"pool {name} has not heard yet of generation {generation} of class {pool.summary.machine_class}"
+            words = f"pool {name} does not know yet of generation {generation} of class {pool.summary.machine_class}"
             verdict = RolloutVerdict(Stand.GOING, words)
         else:  # it may have heard of its class between the two questions
             pool = await pools.look(name, cluster=cluster)

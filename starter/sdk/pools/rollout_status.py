@@ -122,12 +122,12 @@ def held_by(summary: PoolSummary) -> FleetWait | None:
 
 def _held(s: PoolSummary, reason: str, message: str) -> str:
     todo = next_step(reason, s.cluster, s.name, "pool")
-    return f"the rollout of pool {s.name} stands: {reason}: {message}\nwhat can be done: {todo}"
+    return f"the rollout of pool {s.name} is blocked: {reason}: {message}\nwhat can be done: {todo}"
 
 
 def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
-        return "no machine, for it is hibernated"
+        return "no machine, because it is hibernated"
     return f"{s.available} of {counted(s.replicas)} available"
 
 

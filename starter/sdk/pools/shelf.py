@@ -181,7 +181,7 @@ class Pools(EntityClient[PoolState]):
             if found is None or listed is None or not await rollouts.is_own(self.temporal, listed):
                 raise NotFound(
                     f"the rollout of revision {revision} of pool {pool} is not known: it replaced no machine, or "
-                    f"Temporal keeps it no more: `hostler rollout history {pool} --cluster {where}` lists revisions"
+                    f"Temporal no longer keeps it: `hostler rollout history {pool} --cluster {where}` lists revisions"
                 )
             return RolloutDescription(
                 listed,
@@ -213,7 +213,8 @@ class Pools(EntityClient[PoolState]):
             await self._running(pool, cluster)  # a mistyped name is reported as such
         if not known:
             raise NotFound(
-                f"pool {pool} has no rollout that Temporal knows: nothing of it was ever replaced, or long ago"
+                f"pool {pool} has no rollout that Temporal knows: none of its machines was ever replaced, or only "
+                "long ago"
             )
         return known[0].revision
 

@@ -52,12 +52,12 @@ def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
     if goal is Goal.DELETED:
         if over and not another and found.status != "COMPLETED":
             raise Refused(
-                f"the workflow of pool {name} ended as {found.status}: its machines may still be there: "
-                f"hostler describe pool {name} --cluster {found.listed.cluster}"
+                f"the workflow of pool {name} ended as {found.status}: its machines may still exist: hostler "
+                f"describe pool {name} --cluster {found.listed.cluster}"
             )
         return over
     if over:
-        raise NotFound(f"pool {name} is gone{since(found.ended)}; it was to become {goal}")
+        raise NotFound(f"pool {name} is gone{since(found.ended)}; it never became {goal}")
     if summary is None:
         return False  # a worker that is away may come back
     if summary.deleted:

@@ -241,7 +241,7 @@ def test_no_credentials_go_anywhere_in_clear(cloud: AwsCloud, tmp_path: Path, mo
     given = machine(cloud)
     elsewhere = load_driver("AWS", DriverSettings(endpoint="http://ec2.example:80"))
     for secret_ in (web_identity(file), secret(accessKeyID="AKIAEXAMPLE", secretAccessKey="x")):
-        with pytest.raises(DriverError, match="is not https, and credentials would be sent in clear") as refused:
+        with pytest.raises(DriverError, match="is not https, and credentials would be sent unencrypted") as refused:
             elsewhere.list_machines(given.listing(secret=secret_))
         assert refused.value.error_class is ErrorClass.AUTH
     # The settings are right, and the environment leads the token of the web identity somewhere else.

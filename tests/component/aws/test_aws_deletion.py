@@ -219,7 +219,7 @@ def test_termination_protection_is_a_conflict_that_says_what_to_do(cloud: AwsClo
             cloud.driver.delete_machine(given.deletion(made.provider_id))
         assert refused.value.error_class is ErrorClass.CONFLICT
         assert refused.value.message.startswith(f"{vm} has termination protection")
-        assert f"who set it must remove it, with `{command}`" in refused.value.message
+        assert f"whoever set it must remove it, with `{command}`" in refused.value.message
     assert cloud.living(given.machine.uid) == [vm]
     assert len(calls(cloud, "ModifyInstanceAttribute")) == 1  # the operator's own: we never switch it off
     ec2.modify_instance_attribute(InstanceId=vm, DisableApiTermination={"Value": False})

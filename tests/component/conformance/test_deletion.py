@@ -53,7 +53,7 @@ async def test_d02_d03_d05_terminating_drain_then_the_vm(machines: Machines) -> 
     assert (seen.status.phase, operation(seen)) == (Phase.TERMINATING, (OperationType.DRAIN, OperationState.PROCESSING))
     assert (seen.journal[-1].reason, seen.journal[-1].message) == (
         "Terminating",
-        "deletion was asked for by test: rotation",
+        "deletion was requested by test: rotation",
     )
     await called(machines, "drain_node")
     (asked,) = machines.stubs.called("drain_node")
@@ -99,7 +99,7 @@ async def test_d16_d17_d18_the_node_goes_after_the_vm_and_then_the_machine(machi
     assert [h.reason for h in result.journal][-4:] == ["Terminating", "Drained", "VMDeleted", "Gone"]
 
 
-NAMELESS = f"node {NODE}: it has no providerID, so nobody can say that it was this VM's"
+NAMELESS = f"node {NODE}: it has no providerID, so it is not known whether it belonged to this VM"
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,11 @@ async def test_api_outage_while_deletions_run(
         await eventually(lambda: pending_failure(handle), lambda said: said == words, "its words")
         await called(machines, step, 6)  # other activities get five tries in all
     else:
-        how = f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node` ends this"
-        assert seen.status.waiting_for.message == f"{words}; its VM is gone; if the cluster never answers again, {how}"
+        how = f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node`"
+        assert (
+            seen.status.waiting_for.message
+            == f"{words}; its VM is gone; if the cluster will never answer again, end this with {how}"
+        )
         assert seen.status.waiting_for.next_try is not None
     assert way_out(machines)[-1] == step
     del machines.stubs.always[step]
@@ -298,7 +301,7 @@ async def test_what_the_spec_keeps_is_named_in_the_result(machines: Machines) ->
     await delete(handle)
     result = await ended(handle)
     assert result.kept == ["vol-1", "eni-1"]
-    assert "kept because the spec says so: vol-1, eni-1" in next(
+    assert "kept, because the spec says so: vol-1, eni-1" in next(
         h.message for h in result.journal if h.reason == "VMDeleted"
     )
 

@@ -63,7 +63,7 @@ async def test_p77_by_the_name_that_the_cloud_gave_it(one: OneMachine) -> None:
     await one.deeds.node("c")
     output = await forget(one, vms={VM: "a", "aws:///eu-west-1/i-2": "b", "aws:///eu-west-1/i-3": "c"})
     assert await one.nodes() == ["b", "c"]
-    assert output.left == ["node c: it has no providerID, so nobody can say that it was this VM's"]
+    assert output.left == ["node c: it has no providerID, so it is not known whether it belonged to this VM"]
 
 
 async def test_what_has_joined_is_found_without_reading_all_nodes(one: OneMachine) -> None:
@@ -86,9 +86,9 @@ async def test_p78_a_labelled_node_of_another_vm(one: OneMachine) -> None:
     fields = {"provider_id": VM, "vms": {VM: "", OTHER_VM: ""}, "former": ["aws:///eu-west-1/i-4"]}
     output = await forget(one, node_uid=mine["metadata"]["uid"], **fields)
     assert await one.nodes() == ["anew", "theirs"]
-    words = f"it has this machine's label and is of {THIRD_VM}, which is not known to have been its VM"
+    words = f"it has this machine's label but the providerID {THIRD_VM}, which is not known to have been its VM"
     assert sorted(output.left) == [
-        "node anew: it has no providerID, so nobody can say that it was this VM's",
+        "node anew: it has no providerID, so it is not known whether it belonged to this VM",
         f"node theirs: {words}",
     ]
 
@@ -156,9 +156,9 @@ async def test_p78_a_node_of_a_former_life_is_neither_news_nor_a_twin(machines: 
 @pytest.mark.parametrize(
     ("phase", "status", "words"),
     [
-        ("Terminating", WorkflowExecutionStatus.RUNNING, "the machine is Terminating: no VM is made any more"),
-        ("Failed", WorkflowExecutionStatus.RUNNING, "the machine is Failed: no VM is made any more"),
-        ("Pending", WorkflowExecutionStatus.TERMINATED, "its workflow has been ended from outside"),
+        ("Terminating", WorkflowExecutionStatus.RUNNING, "the machine is Terminating: no VM is created any longer"),
+        ("Failed", WorkflowExecutionStatus.RUNNING, "the machine is Failed: no VM is created any longer"),
+        ("Pending", WorkflowExecutionStatus.TERMINATED, "somebody has ended its workflow"),
     ],
 )
 async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
@@ -253,7 +253,7 @@ async def test_p80_a_vm_that_a_run_knew_before_its_reset_and_that_is_gone(machin
     machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, account_id="1", gone=True))
     handle = await machines.start(machines.new_state("m-1"))
     failed = await phase(handle, Phase.FAILED)
-    words = f"{VM}, which it had before its workflow was reset, is gone; it is not created again"
+    words = f"{VM}, which this machine had before its workflow was reset, is gone; it is not created again"
     assert [(h.reason, h.message) for h in failed.journal[1:]] == [("VMGone", words)]
     assert (failed.status.provider_id, failed.vm is not None and failed.vm.state) == (VM, "gone")
     await delete(handle)
@@ -284,7 +284,7 @@ async def test_the_id_is_said_when_the_api_server_fails_after_the_create_call(on
     with pytest.raises(ApplicationError) as failed:
         await one.create()
     (vm,) = one.living()
-    assert f"aws:///eu-west-1/{vm} is there, and counts once node ip-" in failed.value.message
+    assert f"aws:///eu-west-1/{vm} exists, and counts once node ip-" in failed.value.message
     assert instance((await one.create()).provider_id) == vm
 
 

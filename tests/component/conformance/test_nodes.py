@@ -48,7 +48,7 @@ def journal(s: MachineState | MachineResult, reason: str) -> list[str]:
 
 async def test_p72_both_are_named_at_the_machine_until_one_is_gone(machines: Machines) -> None:
     handle = await running(machines)
-    words = f"nodes {NODE} and twin have the providerID of its VM; {NODE} counts"
+    words = f"nodes {NODE} and twin have the providerID of this machine's VM; {NODE} counts"
     for _ in range(2):  # said once, whatever else changes
         await observe(handle, machines.facts(twins=["twin"]))
     seen = await eventually(lambda: state(handle), doubled, "the condition")
@@ -97,7 +97,7 @@ async def test_p73_a_node_of_which_nobody_knows_whose_it_is_is_named_in_the_resu
     await delete(handle)
     result = await ended(handle)
     assert (result.left, journal(result, "NodeLeft")) == (["node x: nobody knows"], ["it stays: node x: nobody knows"])
-    assert journal(result, "Gone") == ["nothing is left of it but what is named: node x: nobody knows"]
+    assert journal(result, "Gone") == ["nothing is left but what is named: node x: nobody knows"]
 
 
 # -- a Node that stands in the way -------------------------------------------------------------------------------------
@@ -127,14 +127,14 @@ async def test_p74_one_that_is_nobodys_is_removed(machines: Machines) -> None:
     (look,), (input,) = machines.stubs.called("look_at_vm"), machines.stubs.called("remove_stale_node")
     assert look.target.provider_id == OLD_VM
     assert (input.node, input.silent_for) == (refers_to().stale, timedelta(minutes=7))
-    words = f"node {NODE} was nobody's and is removed: {OLD_VM} does not exist, and its kubelet was silent"
+    words = f"node {NODE} had no VM and was removed: {OLD_VM} does not exist, and its kubelet was silent"
     assert (journal(failed, "StaleNodeRemoved"), journal(failed, "StaleNodeStays")) == ([words], [])
 
 
 @pytest.mark.parametrize(
     ("provider_id", "vm", "node", "why"),
     [
-        pytest.param("", None, None, "it has no providerID, so nobody can say which VM it was", id="nameless"),
+        pytest.param("", None, None, "it has no providerID, so it is not known which VM it belongs to", id="nameless"),
         pytest.param(OLD_VM, VmLook(state="stopped"), None, f"{OLD_VM} is stopped", id="its VM exists"),
         pytest.param(
             OLD_VM, classified(ErrorClass.AUTH, "not allowed"), None, "not allowed", id="the cloud cannot be read"
@@ -153,8 +153,8 @@ async def test_p74_what_cannot_be_proven_stays_and_is_said(
     failed = await failed_for_it(machines, refers_to(provider_id))
     (words,) = journal(failed, "StaleNodeStays")
     assert words == (
-        f"node {NODE} stays, and a VM that gets its name is deleted again: {why}; "
-        f"`kubectl delete node {NODE}`, if nothing stands behind it"
+        f"node {NODE} stays, and each new VM that gets its name is deleted: {why}; `kubectl delete node {NODE}` if it "
+        "has no VM"
     )
     assert len(machines.stubs.called("remove_stale_node")) == (node is not None)
 
@@ -168,7 +168,7 @@ async def test_nobody_is_waited_for_long(machines: Machines) -> None:
     await called(machines, "look_at_vm")
     await delete(handle)
     seen = await reason(handle, "Forgetting")
-    assert "nobody has answered in time" in journal(seen, "StaleNodeStays")[0]
+    assert "there was no answer in time" in journal(seen, "StaleNodeStays")[0]
     assert seen.vm_gone
 
 
@@ -207,10 +207,7 @@ async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> Non
             await delete(handle, force=True)
             waits = (await reason(handle, "ProviderUnavailable")).status.waiting_for
             assert waits is not None
-            assert (
-                f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node` ends this"
-                in waits.message
-            )
+            assert f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node`" in waits.message
             await delete(handle, force=True, abandon_node=True)
             result = await ended(handle)
             assert await the_class.result() == "m-1"
@@ -218,7 +215,7 @@ async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> Non
             with contextlib.suppress(RPCError):
                 await the_class.terminate("the test is over")
     assert (result.left, result.provider_id) == ([f"node {NODE}"], VM)
-    assert journal(result, "NodeAbandoned") == [f"no route to host; it is left: node {NODE}"]
+    assert journal(result, "NodeAbandoned") == [f"no route to host; left in the cluster: node {NODE}"]
     assert machines.stubs.called("delete_machine")
 
 
@@ -239,7 +236,7 @@ async def test_a_cluster_that_answers_is_not_abandoned(machines: Machines) -> No
     handle = await running(machines)
     await delete(handle, force=True, abandon_node=True)
     result = await ended(handle)
-    assert (result.left, journal(result, "Gone")) == ([], ["nothing is left of it"])
+    assert (result.left, journal(result, "Gone")) == ([], ["nothing is left"])
     assert len(machines.stubs.called("forget_machine")) == 1
 
 

@@ -124,12 +124,12 @@ async def test_drain_says_which_budgets_stand_in_the_way(drain: Drain) -> None:
     await drain.budget("web", {"matchLabels": {"app": "web"}}, currentHealthy=1, expectedPods=1)
     blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
     words = await drain.waits()
-    assert words.startswith(f"0 of 1 pods gone; {blocked}; PDB web is misconfigured: its pods are all healthy (1 of 1)")
+    assert words.startswith(f"0 of 1 pods gone; {blocked}; PDB web is misconfigured: all its pods are healthy (1 of 1)")
     await drain.budget("other", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, allowed=1)
     drain.later(5)
     blocked = "default/web-1 blocked by PDBs other and web, force at 14:05"
     words = await drain.waits()
-    assert words == f"0 of 1 pods gone; {blocked}; the eviction API wants one PDB for a pod: delete all but one"
+    assert words == f"0 of 1 pods gone; {blocked}; the eviction API allows one PDB per pod: delete all but one"
     await drain.waits(force=True)
     assert (await drain.once(force=True)).pods == 1
 
