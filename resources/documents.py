@@ -133,6 +133,11 @@ for _name in ("bool", "int", "float"):
 _Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_yaml_str)  # where somebody has written !!timestamp
 
 
+def reads_as_text(scalar: str) -> bool:
+    """Whether a plain scalar is read as the text that it is. Another must be written in quotes."""
+    return not any(pattern.match(scalar) for _, pattern in _Loader.yaml_implicit_resolvers[None])
+
+
 def documents(text: str) -> list[Any]:
     """The documents of a YAML stream, like `yaml.safe_load_all`. Raises DocumentError."""
     if len(text) > SIZE_MOST:
