@@ -38,7 +38,9 @@ from starter.sdk.live import described
 from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
-ANY_PORTS = [x for port in fields(Ports) for x in (port.metadata["flag"], "0")]
+FLAGS = {port.metadata["flag"]: port.name for port in fields(Ports) if port.metadata} | {"--ec2-port": "clouds"}
+"""And what they set."""
+ANY_PORTS = [x for flag in FLAGS for x in (flag, "0")]
 
 
 def options(directory: Path, **more: Any) -> Options:
@@ -308,15 +310,16 @@ async def test_a_folder_whose_processes_are_still_being_stopped_is_refused(tmp_p
     assert not locked(tmp_path / "up.pid")
 
 
-@pytest.mark.parametrize("port", fields(Ports), ids=lambda p: p.name)
-async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_path: Path, port: Any) -> None:
+@pytest.mark.parametrize("flag", FLAGS)
+async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_path: Path, flag: str) -> None:
+    name = FLAGS[flag]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        ports = replace(Ports.any(), **{port.name: number})
-        with pytest.raises(UpError, match=f"port {number} for .* is taken; .* with {port.metadata['flag']}$"):
+        ports = replace(Ports.any(), **{name: {"aws": number} if name == "clouds" else number})
+        with pytest.raises(UpError, match=f"port {number} for .* is taken; .* with {flag}$"):
             async with Stack(options(tmp_path, ports=ports), print):
                 pass
-    assert getattr(ports.settled(frozenset()), port.name) == number  # it is free now, and used
+    assert getattr(ports.settled(frozenset()), name) == getattr(ports, name)  # it is free now, and used
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
