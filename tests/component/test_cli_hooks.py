@@ -84,8 +84,8 @@ async def test_hooks_come_and_go(real: Real) -> None:
         "add", "EtcdQuorumOperator", "--owner", "clusteroperator/etcd", "--as", "ops", "--reason", "r"
     )
     assert added == (
-        f"machine/{real.name}: preDrain hook EtcdQuorumOperator of clusteroperator/etcd is added; it holds the drain "
-        "until it is removed\n"
+        f"machine/{real.name}: preDrain hook EtcdQuorumOperator of clusteroperator/etcd is added; it holds up the "
+        "drain until it is removed\n"
     )
     head, first, second = (await real.hook("list")).splitlines()
     assert head.split() == ["KIND", "NAME", "OWNER", "HOLDS", "FROM"]
