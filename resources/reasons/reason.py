@@ -25,7 +25,7 @@ class Reason(NamedTuple):
 
     All but the meaning may have placeholders, which `filled` fills in: `{machine}` (what has the reason, as a command
     names it), `{name}`, `{cluster}`, `{pool}` (a pool's name in a command), `{node}` (the command that shows the
-    machine's Node), `{seen}` (where to read the last look at an activity) and `{replace}` (what can be done with a
+    machine's Node), `{seen}` (where to read the last look of an activity) and `{replace}` (what can be done with a
     machine that Failed).
     """
 
