@@ -51,7 +51,7 @@ class Lazy:
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change pools, machines, their classes and Secrets."),
-    "diff": Lazy("diff", "diff", "Show what apply would change: a hot update, or a replacement."),
+    "diff": Lazy("diff", "diff", "Show what apply would change and replace."),
     "update-class": Lazy("update_class", "update_class", "Change the class of a machine."),
     "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes and more."),
     "describe": Lazy("describe", "describe", "Show all about a machine, pool, class or cluster."),
