@@ -179,6 +179,7 @@ async def running(
             raise SettingsError("the settings' roles, clusters and clouds leave no task queue to serve")
         for worker in workers:
             await stack.enter_async_context(worker)
+        stack.push_async_callback(_shut_down, workers)
         # Each asks the server first; until then /healthz would call it dead. One that fails cancels this wait.
         while not all(w.is_running for w in workers):  # noqa: ASYNC110 - the SDK has no event for it
             await asyncio.sleep(0.01)
@@ -194,6 +195,11 @@ async def running(
 
         await stack.enter_async_context(followed(client, replace))
         yield workers
+
+
+async def _shut_down(workers: Sequence[Worker]) -> None:
+    """Shuts all down at the same time: one after the other, each might take the whole time for a graceful end."""
+    await asyncio.gather(*(worker.shutdown() for worker in workers))
 
 
 async def lost(tasks: Tasks, meter: MetricMeter) -> list[str]:

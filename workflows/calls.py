@@ -14,13 +14,14 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.accounts import Account
     from resources.errors import ErrorClass, ErrorInfo
 
-SHORT = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
-    backoff_coefficient=2,
-    maximum_interval=timedelta(seconds=15),
-    maximum_attempts=5,
-)
-"""For transient, short trouble. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+
+def short(first: timedelta) -> RetryPolicy:
+    """The retry policy for transient, short trouble: five tries, the first wait this long and each next one twice as
+    long. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+    return RetryPolicy(initial_interval=first, backoff_coefficient=2, maximum_interval=15 * first, maximum_attempts=5)
+
+
+SHORT = short(timedelta(seconds=1))
 
 
 class Urgency:

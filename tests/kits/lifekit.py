@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor
+from typer.testing import CliRunner
 
 import worker
 from resources.errors import TOO_EARLY
@@ -209,6 +211,27 @@ class Stack:
             yield
 
 
+async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
+    """Runs the command in this process, which saves the second that its imports take; returns what it prints. The exit
+    code is part of the contract, and an error's words follow where one is expected."""
+    from starter.main import app
+
+    def invoke() -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, arguments, input=stdin, env=environment(stack), prog_name="hostler")
+        return done.exit_code, done.stdout, done.stderr
+
+    # In a thread: the command has an event loop of its own, and the worker of the test needs ours.
+    code, out, err = await asyncio.to_thread(invoke)
+    assert code == expect, f"hostler {' '.join(arguments)}: {out}{err}"
+    return out + (err if expect else "")
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """The environment of the `hostler` command."""
+    address = stack.client.service_client.config.target_host
+    return {**os.environ, "HOSTLER_SETTINGS": str(stack.settings_file), "TEMPORAL_ADDRESS": address}
+
+
 def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
     """Settings of a worker for one cluster of this name, with task queues of its own."""
     (root / "kubeconfig").write_text(thread.simulator.kubeconfig)
@@ -218,7 +241,7 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
         "clouds": {"aws": {"endpoint": thread.simulator.ec2_url}},
-        "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "1s"},
+        "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "200ms"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }
     file = root / "settings.yaml"

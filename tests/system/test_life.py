@@ -52,6 +52,7 @@ def node(stack: Stack, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.core
 async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
     handle = await stack.create()
     running = await stack.phase(Phase.RUNNING)
@@ -133,6 +134,7 @@ async def test_unhealthy_is_unknown_and_recovers(stack: Stack) -> None:
     assert stack.launched() == [running.status.provider_id.rsplit("/", 1)[-1]]  # nothing was replaced
 
 
+@pytest.mark.exhaustive
 async def test_a_silent_kubelet_is_unknown(stack: Stack) -> None:
     """The node lifecycle controller says so after its grace period, not Hostler."""
     knobs(stack, dies_after=0.2)
@@ -184,6 +186,7 @@ async def test_a_deletion_without_credentials_waits_and_says_so(stack: Stack) ->
     assert stack.leftovers(state.uid) == {}
 
 
+@pytest.mark.exhaustive
 async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) -> None:
     fault(stack, service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=2)
     await stack.create()
@@ -198,6 +201,7 @@ async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) 
     assert len(stack.launched()) == 1
 
 
+@pytest.mark.exhaustive
 async def test_creation_timeout_is_exact_and_the_vm_is_known(stack: Stack) -> None:
     knobs(stack, never_joins=True)
     timeout = timedelta(seconds=5)  # there must be a VM by then, even on a busy machine
@@ -304,18 +308,6 @@ async def test_a_changed_template_reaches_the_living_node(stack: Stack) -> None:
     labels = await eventually(label, lambda x: x.get("worker.hostler.io/pool") == "other")
     assert "node.kubernetes.io/role" not in labels
     assert len(stack.launched()) == 1
-
-
-@pytest.mark.parametrize("lag", [0.0, 1.0])
-async def test_reads_that_lag_behind(stack: Stack, lag: float) -> None:
-    """DescribeInstances does not know a new instance for a while: no second one is made, none is taken for dead."""
-    frame = stack.simulator.simulator.frame
-    stack.simulator.call(lambda: setattr(frame, "lag", frame.lag.model_copy(update={"describe_after_create": lag})))
-    await stack.create()
-    state = await stack.phase(Phase.RUNNING)
-    await stack.delete()
-    assert len(stack.launched()) == 1
-    assert stack.leftovers(state.uid) == {}
 
 
 async def test_kubectl_describe_node_tells_the_story(stack: Stack) -> None:

@@ -9,6 +9,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from lifekit import Stack, eventually, examples, write_secret
 from test_life import fault, knobs, node
 from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
@@ -129,6 +130,7 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
 # -- the node does not join --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_node_that_never_joins(stack: Stack) -> None:
     """P13: the console's last lines are in describe while it waits, and in its story when it has failed."""
     knobs(stack, never_joins=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from flowkit import knobs
 from lifekit import Stack, end_running, eventually, new_stack
@@ -58,6 +59,7 @@ async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
     assert pool.vms() == {}
 
 
+@pytest.mark.core
 async def test_a_rollout(pool: Pool) -> None:
     """With a surge of one and nothing unavailable there are never more than four VMs, and each step says why."""
     crowd = Crowd(pool.stack, pool.name)

@@ -131,6 +131,7 @@ def node_name_of(state: Any) -> str:
 # -- a whole life ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_from_birth_over_a_drain_to_the_last_disk(stack: Stack, real: RealKube) -> None:
     """Two replicas move to another machine, and the budget that wants one of them is never broken."""
     kube = real.target

@@ -131,9 +131,12 @@ def _cordons(request: dict[str, Any], machine: MachineState) -> bool:
 
 
 LIVES: dict[str, Life] = {f.__name__: f for f in (running, never_joins, failed, held_before_its_end)}
+USUAL = ("running", "held_before_its_end")
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize(
+    "life", [pytest.param(life, marks=[] if life in USUAL else [pytest.mark.exhaustive]) for life in LIVES]
+)
 async def test_workflow_reset_of_a_machine(shared: Stack, life: str) -> None:
     await all_well(
         shared, {f"{life} {share:.2f}": partial(machine_case, life=LIVES[life], share=share) for share in SHARES}

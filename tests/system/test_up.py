@@ -64,6 +64,7 @@ def pids(stack: Stack) -> list[int]:
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     settings = stack.settings
     assert settings.temporal.ui is not None
@@ -115,6 +116,7 @@ async def test_it_says_where_everything_is_and_what_to_try(stack: Stack, monkeyp
     assert "TEMPORAL_ADDRESS=prod:7233 is set in this shell" in "\n".join(words(stack))
 
 
+@pytest.mark.core
 async def test_a_killed_worker_is_started_again(stack: Stack, said: list[str]) -> None:
     before = stack.processes.children["worker"].pid
     os.kill(before, signal.SIGKILL)
