@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, stubbed, when
 from temporalio.testing import WorkflowEnvironment
-from test_clock_lives import HOUR, SICK, end_soon, server_time, when
 
 from resources.errors import ErrorClass
 from resources.intents import Intent
@@ -22,6 +21,7 @@ from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
 TEN = timedelta(minutes=10)
+HOUR = timedelta(hours=1)
 
 
 @pytest_asyncio.fixture

@@ -12,10 +12,23 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from memberkit import listening
-from stubs import Handle, Machines, looked, not_yet, phase, reason, state, stubbed
+from stubs import (
+    SICK,
+    TEN,
+    Handle,
+    Machines,
+    failed_of_health,
+    looked,
+    not_yet,
+    phase,
+    reason,
+    sick,
+    state,
+    stubbed,
+    to_first_look,
+)
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.fleet.membership import TemplateNews

@@ -9,9 +9,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import DEADLINE, eventually
-from stubs import NODE, VM, Machines, classified, phase, reason, state, stubbed
+from stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import failed_of_health, sick
 from updatekit import (
     CLASS,
     another,

@@ -9,9 +9,22 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import (
+    SICK,
+    TEN,
+    Handle,
+    Machines,
+    classified,
+    failed_of_health,
+    looked,
+    phase,
+    reason,
+    sick,
+    state,
+    stubbed,
+    to_first_look,
+)
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 from updatekit import (
     CLASS,
     another,

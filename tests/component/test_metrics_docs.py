@@ -18,7 +18,7 @@ from paths import ROOT
 from poollives import Pool, pool_spec
 from ports import free_port
 from temporalio.testing import WorkflowEnvironment
-from test_worker import change_settings, get, worker_process
+from workerkit import change_settings, get, worker_process
 
 import worker
 from activities.census.preserved import BLOCKED, RUNNING

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 from inboundkit import Player, in_thread, payload, tape
+from inboundkit import state as state_of
 from lifekit import eventually
+from recorded import HISTORIES, load
 from stubs import VM, Machines, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_inbound import state as state_of
-from test_replay import HISTORIES, load
 
 from resources.base import Model
 from resources.cluster.news import ClusterNews

@@ -9,16 +9,17 @@ import pytest
 from cli_support import (
     BECOMES,
     DEADLINE,
+    NODE,
     Place,
     class_yaml,
     eventually,
     impatient,
+    kubectl,
     machine_yaml,
     place,
     text,
     working,
 )
-from test_cli_kube import NODE, kubectl
 
 from resources.machine.state import Phase
 from resources.settings import load_settings

@@ -11,7 +11,8 @@ from planners.pool import pace, progress
 from planners.pool.plan import Observed, Plan, plan
 from planners.pool.steps import Create, Delete, Grant, Keep, TakeSlots
 from resources.fleet.member import Keep as Wish
-from resources.fleet.member import Member, Permit, Trouble
+from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.fleet.membership import MemberReport
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -83,3 +84,8 @@ def kept(by: PreservedBy = PreservedBy.AUTO, **more: Any) -> Member:
     """A machine that is Failed, and preserved."""
     given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, "lasted": True}
     return member(2, F, **{**given, **more})
+
+
+def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
+    fields: dict[str, Any] = {"machine": "m1", "seq": 2, "phase": phase, "since": LATER, "vm": Vm.LIVES}
+    return MemberReport(**{**fields, **more})
