@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from describedkit import NOW, waits_for
+from entitykit import NOW, waits_for
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt  # of rich, which needs it

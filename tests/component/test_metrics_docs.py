@@ -16,9 +16,8 @@ from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
 from paths import ROOT
 from poollives import Pool, pool_spec
-from ports import free_port
+from processkit import change_settings, free_port, get, worker_process
 from temporalio.testing import WorkflowEnvironment
-from workerkit import change_settings, get, worker_process
 
 import worker
 from activities.census.preserved import BLOCKED, RUNNING

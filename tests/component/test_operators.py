@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 
 import pytest
-from describedkit import NOW, described, waits_for
+from entitykit import NOW, described, waits_for
 from lifekit import eventually
 from reasonkit import FILES, ROOT
 from stubs import VM, Machines, classified, looked, phase, reason, stubbed

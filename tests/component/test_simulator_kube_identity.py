@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kube_wire import NODES, KubeTarget, node
-from kube_world import (
+from kubekit import (
+    NODES,
     SECRETS,
     TOKEN,
     TOKEN_ID,
+    KubeTarget,
     World,
     bootstrap_secret,
     new_world,
+    node,
 )
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ports import free_port
+from processkit import free_port, get
 from stubs import Machines, stubbed
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
-from workerkit import get
 
 from activities.census.census import Census
 from activities.deps import Deps

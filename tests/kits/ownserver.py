@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ports import free_port
+from processkit import free_port
 from temporalio.client import Client
 
 from resources.attributes import ALL, DATETIMES

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from process_support import alive, locked, until
+from processkit import alive, locked, until
 
 from starter.local import processes
 from starter.local.processes import Child, Command, ProcessError, Processes

@@ -15,9 +15,8 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
 from paths import ROOT
-from ports import free_port
+from processkit import change_settings, free_port, get, worker_process
 from temporalio.testing import WorkflowEnvironment
-from workerkit import change_settings, get, worker_process
 
 import worker
 from activities.base import Activities, methods

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli_support import class_yaml
-from describedkit import described, waits_for
+from entitykit import described, waits_for
 from poolplay import pool_yaml
 
 from resources.cluster.news import ClusterNews

@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from deedkit import new_deeds
+from activitykit import OneMachine, new_deeds, one_machine
 from drainkit import Drain, new_drain
 from driver_clouds import AwsCloud, aws
-from onemachine import OneMachine, one_machine
 from stubs import Machines, stubbed
 from temporalio.testing import WorkflowEnvironment
 

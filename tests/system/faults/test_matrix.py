@@ -6,7 +6,7 @@ from __future__ import annotations
 import flows
 import pytest
 from faultkit import Boundary, Fault
-from flows_birth import BIRTHS as FLOWS
+from flows_machine import BIRTHS as FLOWS
 from lifekit import Stack
 from matrixkit import EVERYTHING, SABOTAGE, check_saboteurs, check_subset, sabotaged, strike, with_lag
 from saboteurs import SABOTEURS

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from faultkit import Boundary
 from flows_class import CLASSES
-from flows_drain import DRAINS
 from flows_later import LATER
-from flows_preserve import PRESERVED
+from flows_machine import DRAINS, PRESERVED
 from lifekit import Stack
 from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
 
