@@ -24,13 +24,15 @@ from temporalio.client import Client
 T = TypeVar("T")
 AT_ONCE = 5  # cases side by side, each with a worker process of its own; they wait more than they work
 EVERYTHING = os.environ.get("HOSTLER_FAULTS") == "all"
+FLOWS_AT_ONCE = 1 if EVERYTHING else 3  # of all cases, each flow has enough to take all places
 
 
 async def side_by_side(
-    shared: Stack, deeds: Mapping[str, Callable[[Stack], Awaitable[T]]]
+    shared: Stack, deeds: Mapping[str, Callable[[Stack], Awaitable[T]]], slots: asyncio.Semaphore | None = None
 ) -> dict[str, T | BaseException]:
-    """Runs each with a cluster name and task queues of its own; returns answers or errors by the cases' names."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    """Runs each with a cluster name and task queues of its own; returns answers or errors by the cases' names. `slots`:
+    places that others take too."""
+    slots = slots or asyncio.Semaphore(AT_ONCE)
 
     async def one(deed: Callable[[Stack], Awaitable[T]]) -> T:
         async with slots, tenant(shared, new_cluster()) as stack:
@@ -97,14 +99,43 @@ async def case(stack: Stack, flow: Flow, fault: Fault) -> float:
     return time.monotonic() - began
 
 
-async def strike(shared: Stack, flows: Mapping[str, Flow], name: str, found: Sequence[Boundary]) -> None:
-    """Runs one flow under the faults that are its part."""
-    began = time.monotonic()
-    struck = {str(f): partial(case, flow=flows[name], fault=f) for f in cases(flows, name, found)}
-    ended = await side_by_side(shared, struck)
+Ended = dict[str, float | BaseException]
+"""For each fault, the seconds that its case took, or its error."""
+
+
+class Strikes:
+    """Runs flows under the faults that are their parts. The next ones begin before a flow has ended: most have too few
+    cases to take all places."""
+
+    def __init__(
+        self, client: Client, flows: Mapping[str, Flow], names: Sequence[str], found: Mapping[str, Sequence[Boundary]]
+    ) -> None:
+        self.client, self.flows, self.names, self.found = client, flows, names, found
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._begun: dict[str, asyncio.Task[Ended]] = {}
+
+    async def of(self, name: str) -> Ended:
+        at = self.names.index(name)
+        for near in self.names[at : at + FLOWS_AT_ONCE]:
+            if near not in self._begun:
+                self._begun[near] = asyncio.create_task(self._strike(near))
+        return await self._begun[name]
+
+    async def _strike(self, name: str) -> Ended:
+        flow, found = self.flows[name], self.found.get(name, ())
+        struck = {str(f): partial(case, flow=flow, fault=f) for f in cases(self.flows, name, found)}
+        async with new_stack(self.client) as shared:
+            return await side_by_side(shared, struck, self._slots)
+
+    async def stop(self) -> None:
+        for task in self._begun.values():
+            task.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+
+
+def check_struck(name: str, ended: Ended) -> None:
     for fault, answer in ended.items():
         print(f"{name:28} {fault:36} {f'{answer:5.1f} s' if isinstance(answer, float) else answer!r}")
-    print(f"{name}: {len(ended)} cases in {time.monotonic() - began:.0f} s")
     assert not {fault: answer for fault, answer in ended.items() if isinstance(answer, BaseException)}
 
 

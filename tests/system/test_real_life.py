@@ -170,6 +170,7 @@ async def _last(counts: list[int]) -> int:
     return counts[-1] if counts else REPLICAS - 1
 
 
+@pytest.mark.exhaustive
 async def test_a_silent_kubelet_is_unknown(stack: Stack, real: RealKube) -> None:
     """kube-controller-manager says so, and puts its taint on the node."""
     knobs(stack, "m-1", dies_after=0.2)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from faultkit import Boundary
 from flows_class import CLASSES
 from flows_later import LATER
 from flows_machine import DRAINS, PRESERVED
 from lifekit import Stack
-from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
+from matrixkit import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 
 FLOWS = LATER | CLASSES | DRAINS | PRESERVED
 
 
 @pytest.mark.parametrize("flow", [pytest.param(f, marks=[pytest.mark.core] if f == "recreate" else []) for f in FLOWS])
-async def test_matrix(shared: Stack, boundaries: dict[str, list[Boundary]], flow: str) -> None:
-    await strike(shared, FLOWS, flow, boundaries.get(flow, ()))
+async def test_matrix(strikes: Strikes, flow: str) -> None:
+    check_struck(flow, await strikes.of(flow))
 
 
 @pytest.mark.skipif(EVERYTHING, reason="nothing is left out")
