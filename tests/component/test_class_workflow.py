@@ -33,7 +33,7 @@ from resources.names import UPDATE_CONCURRENCY_ANNOTATION, machine_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details
 
-__all__ = ["classes", "idle"]  # a fixture
+__all__ = ["classes", "idle"]  # fixtures
 
 MIB = 2**20
 

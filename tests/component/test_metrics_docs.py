@@ -14,9 +14,10 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
+from ownserver import change_settings, get, worker_process
 from paths import ROOT
 from poollives import Pool, pool_spec
-from processkit import change_settings, free_port, get, worker_process
+from processkit import free_port
 from temporalio.testing import WorkflowEnvironment
 
 import worker

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from processkit import free_port, get
+from ownserver import get
+from processkit import free_port
 from stubs import Machines, stubbed
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes

@@ -1,23 +1,16 @@
-"""Processes: free ports, who lives and whose child it is, and a worker in a process of its own."""
+"""Processes from outside: whether they live, whose children they are; and ports for those that tests start."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
 import random
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-
-import aiohttp
-import yaml
-from lifekit import Stack
-from paths import ROOT
 
 
 def alive(pid: int) -> bool:
@@ -72,44 +65,3 @@ def free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-# -- a worker in a process of its own ---------------------------------------------------------------------------------
-
-
-def change_settings(stack: Stack, **worker_settings: object) -> None:
-    content = yaml.safe_load(stack.settings_file.read_text())
-    content["worker"].update(worker_settings)
-    stack.settings_file.write_text(yaml.safe_dump(content))
-
-
-@contextlib.asynccontextmanager
-async def worker_process(
-    stack: Stack, address: str | None = None, program: tuple[str, ...] = ("-m", "worker")
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A worker in a process of its own. `address`: a Temporal server other than the stack's."""
-    address = address or stack.client.service_client.config.target_host
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *program,
-        "--settings",
-        str(stack.settings_file),
-        cwd=ROOT,
-        env={**os.environ, "TEMPORAL_ADDRESS": address, "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def get(port: int, path: str) -> tuple[int, str]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{port}{path}") as response,
-    ):
-        return response.status, await response.text()

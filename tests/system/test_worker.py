@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
+from ownserver import change_settings, get, worker_process
 from paths import ROOT
-from processkit import change_settings, free_port, get, worker_process
+from processkit import free_port
 from temporalio.testing import WorkflowEnvironment
 
 import worker
