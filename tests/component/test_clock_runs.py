@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
-from stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, stubbed, when
+from stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, when
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
@@ -22,12 +20,6 @@ from workflows.machine import MachineWorkflow
 
 TEN = timedelta(minutes=10)
 HOUR = timedelta(hours=1)
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def test_a_node_that_is_ready_at_the_creation_deadline_is_joined_though_that_takes_longer(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
 from stubs import (
     NODE,
@@ -26,7 +24,6 @@ from stubs import (
     reason,
     sick,
     state,
-    stubbed,
     to_first_look,
 )
 from temporalio.client import WorkflowUpdateFailedError
@@ -43,12 +40,6 @@ from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
 SOON = timedelta(seconds=3)
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def running(machines: Machines, **spec: Any) -> Handle:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
 from memberkit import listening
 from stubs import (
@@ -24,7 +22,6 @@ from stubs import (
     reason,
     sick,
     state,
-    stubbed,
     to_first_look,
 )
 from temporalio.client import WorkflowUpdateFailedError
@@ -45,12 +42,6 @@ ETCD = Hook(name="EtcdQuorumOperator", owner="clusteroperator/etcd")
 HELD = LifecycleHooks(pre_drain=[ETCD])
 KEPT = LifecycleHooks(pre_terminate=[Hook(name="example.com/Backup", owner="alice")])
 REMOVE = "`hostler hook remove m-1 EtcdQuorumOperator --kind preDrain --owner clusteroperator/etcd --cluster "
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def running(machines: Machines, hooks: LifecycleHooks | None = None, **spec: Any) -> Handle:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
 from stubs import NODE, VM, Handle, Machines, a_delete, classified, not_yet, phase, reason, running, state, stubbed
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
@@ -35,13 +33,6 @@ from resources.machine.manifest import SecretRef
 from resources.machine.state import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow, post_start
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
-
 
 # -- waits and deadlines --------------------------------------------------------------------------------------------
 

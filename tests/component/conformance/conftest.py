@@ -9,14 +9,7 @@ import pytest
 from activitykit import OneMachine, new_deeds, one_machine
 from drainkit import Drain, new_drain
 from driver_clouds import AwsCloud, aws
-from stubs import Machines, stubbed
 from temporalio.testing import WorkflowEnvironment
-
-
-@pytest.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 @pytest.fixture(scope="package")
