@@ -138,6 +138,7 @@ async def test_a_drain_that_was_held_has_its_whole_time(temporal: WorkflowEnviro
     assert draining.deletion.time + timedelta(hours=3) <= gone
     assert gone <= draining.drain_began < gone + timedelta(minutes=1)
     assert draining.status.deadlines["drain"] == draining.drain_began + timedelta(hours=2)
+    await machines.stubs.until_called("drain_node")
     assert [i.force for i in machines.stubs.called("drain_node")] == [False]
 
 
