@@ -35,16 +35,17 @@ demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
 	@$(BIN)/hostler up $(ARGS)
 
-# Most tests wait for time to pass: two processes take half as long.
-JOBS ?= 2
+# Most tests wait for a server or for time to pass: three processes keep two cores busy.
+JOBS ?= 3
 
+# By files: their tests share servers, and parts of the fault matrix run ahead of their tests.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)  ## Tests that need no server, within a minute
-	@$(PYTEST) tests/unit $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/unit -m "not exhaustive" $(ARGS)
 
 test: $(STAMP)  ## What a change should pass; ARGS="tests/system/test_up.py -x" for some, JOBS=0 in one process
-	@$(PYTEST) $(or $(ARGS),-m "not system or core")
+	@$(PYTEST) $(or $(ARGS),-m "not exhaustive and (not system or core)")
 
 test-all: $(STAMP)  ## All tests, with the variations that CI leaves out
 	@$(PYTEST) $(ARGS)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from deedkit import CONSISTENCY, Deeds, deeds, running
+from activitykit import CONSISTENCY, Deeds, deeds, running
 from driver_clouds import Given, calls, fault
 from pydantic import SecretStr
 from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType

@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from poolworkflowkit import new_pool
+from poolworkflowkit import begin, grown, new_pool
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
-from test_pool_workflow_runs import begin, grown
 
 import worker
 from resources.cluster.accounts import Account, AccountUse

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from classkit import Classes, classes, idle, names, refused, snapshot
 from lifekit import eventually
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from test_class_workflow import Classes, classes, idle, names, refused, snapshot
 
 from activities.temporal.classes import ClassActivities
 from planners.machine_class.rollout import to_tell

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from cli_support import class_yaml
+from classkit import Classes, DeafUser, classes, idle, names, refused, snapshot
 from lifekit import eventually
-from temporalio import workflow
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-import worker
-from activities.boundary import Boundary
-from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
 from planners.machine_class import rollout as class_rollout
 from resources import attributes
@@ -32,157 +22,20 @@ from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import (
     ClassId,
     ClassIntent,
-    ClassNews,
     ClassPreview,
     ClassQuestion,
-    ClassReport,
     ClassState,
     UpdateState,
     User,
     UserTrouble,
 )
-from resources.manifests import MachineClass
-from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id
-from resources.owner import user_id
-from resources.settings import Settings
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION, machine_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details
 
+__all__ = ["classes", "idle"]  # fixtures
+
 MIB = 2**20
-
-
-@workflow.defn(name="MachineWorkflow")
-class DeafUser:
-    """Keeps what its class tells it, and says nothing."""
-
-    def __init__(self) -> None:
-        self.news: list[ClassNews] = []
-        self.over = False
-
-    @workflow.run
-    async def run(self) -> None:
-        await workflow.wait_condition(lambda: self.over)
-
-    @workflow.signal
-    def class_changed(self, news: ClassNews) -> None:
-        self.news.append(news)
-
-    @workflow.signal
-    def stop(self) -> None:
-        self.over = True
-
-    @workflow.query
-    def heard(self) -> list[ClassNews]:
-        return self.news
-
-
-def snapshot(generation: int = 1, **fields: Any) -> ClassSnapshot:
-    return ClassSnapshot.of(MachineClass.model_validate(class_yaml(**fields)), generation)
-
-
-class Classes:
-    """One class and its users, in a cluster of their own."""
-
-    def __init__(self, client: Client, queue: str) -> None:
-        self.client, self.queue, self.cluster = client, queue, queue
-        self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(class_id(self.cluster, "c1"))
-        self.deps = Deps(Settings(queue_prefix=queue), client)
-
-    def worker(self, strict: bool = False) -> Worker:
-        ours = ClassActivities(self.deps)
-        return Worker(
-            self.client,
-            task_queue=self.queue,
-            workflows=[MachineClassWorkflow],
-            activities=[ours.tell_users, ours.report_to_class, ours.find_users],
-            workflow_runner=worker.sandbox(strict),
-            interceptors=[Boundary()],
-        )
-
-    def users_worker(self) -> Worker:
-        queue = f"{self.queue}-users"
-        return Worker(self.client, task_queue=queue, workflows=[DeafUser], workflow_runner=UnsandboxedWorkflowRunner())
-
-    async def start(self, **fields: Any) -> None:
-        state = ClassState(
-            name="c1", cluster=self.cluster, machine_class=snapshot(), queue_prefix=self.queue, searched=True
-        )
-        await self.client.start_workflow(
-            MachineClassWorkflow.run, state.model_copy(update=fields), id=self.handle.id, task_queue=self.queue
-        )
-
-    async def user(self, name: str, **report: Any) -> WorkflowHandle[Any, Any]:
-        """A machine (by names.pool_user a pool) that its class knows, done with generation 1 unless told otherwise."""
-        handle = await self.client.start_workflow(
-            DeafUser.run,
-            id=user_id(self.cluster, name),
-            task_queue=f"{self.queue}-users",
-            search_attributes=TypedSearchAttributes(
-                [
-                    SearchAttributePair(attributes.CLUSTER, self.cluster),
-                    SearchAttributePair(attributes.CLASS, "c1"),
-                ]
-            ),
-        )
-        await self.report(name, **report)
-        return handle
-
-    async def report(
-        self, name: str, generation: int = 1, state: UpdateState = UpdateState.UPDATED, **more: Any
-    ) -> None:
-        fields = {"applied": generation, "time": datetime.now(UTC)} | more
-        report = ClassReport(user=name, generation=generation, state=state, **fields)
-        await self.handle.signal(MachineClassWorkflow.report, report)
-
-    async def apply(self, wanted: ClassSnapshot, **fields: Any) -> str:
-        intent = ClassIntent(id=uuid.uuid4().hex, machine_class=wanted, **fields)
-        answer: Answer = await self.handle.execute_update(MachineClassWorkflow.apply, intent)
-        return answer.message
-
-    async def state(self) -> ClassState:
-        found: ClassState = await self.handle.query(MachineClassWorkflow.describe)
-        return found
-
-    async def told(self) -> dict[str, list[int]]:
-        """Generations by machine, as the machines heard them."""
-        users = (await self.state()).users
-        return {name: [n.machine_class.generation for n in await self.heard(name)] for name in users}
-
-    async def heard(self, name: str) -> list[ClassNews]:
-        handle = self.client.get_workflow_handle(user_id(self.cluster, name))
-        news: list[ClassNews] = await handle.query(DeafUser.heard)
-        return news
-
-    async def until_told(self, wanted: dict[str, list[int]]) -> None:
-        await eventually(self.told, lambda told: told == wanted, f"{wanted}")
-
-    async def end(self) -> None:
-        await self.deps.close()
-        async for found in self.client.list_workflows(f"TaskQueue IN ('{self.queue}', '{self.queue}-users')"):
-            with contextlib.suppress(Exception):
-                await self.client.get_workflow_handle(found.id).terminate("the test is over")
-
-
-@pytest_asyncio.fixture
-async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Classes]:
-    """A class without a worker."""
-    classes = Classes(temporal.client, f"k{uuid.uuid4().hex[:8]}")
-    async with classes.users_worker():
-        try:
-            yield classes
-        finally:
-            await classes.end()
-
-
-@pytest_asyncio.fixture
-async def classes(idle: Classes) -> AsyncIterator[Classes]:
-    async with idle.worker():
-        await idle.start()
-        yield idle
-
-
-def names(count: int) -> list[str]:
-    return [f"m{n}" for n in range(1, count + 1)]
 
 
 # -- telling ----------------------------------------------------------------------------------------------------------
@@ -360,12 +213,6 @@ async def test_machines_that_name_it_are_looked_for(idle: Classes) -> None:
 
 
 # -- intents ----------------------------------------------------------------------------------------------------------
-
-
-async def refused(call: Any) -> str:
-    with pytest.raises(WorkflowUpdateFailedError) as raised:
-        await call
-    return str(raised.value.cause).removeprefix("Refused: ")
 
 
 async def test_what_counts_as_a_change(classes: Classes) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 from cli_support import Place, class_yaml, impatient, machine_yaml, place, text, working
+from pagekit import parse, typed
 from reasonkit import ROOT
 from stubs import Handle, Machines, phase, reason, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_cli_docs import parse, typed
 from typer.main import get_command
 
 from resources.machine.hooks import HookIntent

@@ -22,11 +22,11 @@ from cli_support import (
     eventually,
     impatient,
     machine_yaml,
+    offered,
     place,
     text,
 )
 from poolplay import Machines, played, pool_yaml
-from test_completion import offered
 
 from resources import starts
 from resources.machine.manifest import Machine

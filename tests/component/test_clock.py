@@ -6,8 +6,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from deedkit import CONSISTENCY, Deeds, deeds, ref, running
-from kube_wire import NODES
+from activitykit import CONSISTENCY, Deeds, deeds, ref, running
+from kubekit import NODES
 
 from activities.cloud.deleting import until_next_look, until_next_shutdown_look
 from activities.cloud.instances import InstancesActivities

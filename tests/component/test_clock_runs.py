@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, when
 from temporalio.testing import WorkflowEnvironment
-from test_clock_lives import HOUR, SICK, end_soon, server_time, when
 
 from resources.errors import ErrorClass
 from resources.intents import Intent
@@ -22,12 +19,7 @@ from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
 TEN = timedelta(minutes=10)
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
+HOUR = timedelta(hours=1)
 
 
 async def test_a_node_that_is_ready_at_the_creation_deadline_is_joined_though_that_takes_longer(

@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from aws_helpers import KEPT_DISK, ROOT_DISK
-from deedkit import Deeds, deeds, running
+from activitykit import Deeds, deeds, instance, running
+from awskit import KEPT_DISK, ROOT_DISK
 from driver_clouds import Given, calls, fault
-from onemachine import instance
 from temporalio.exceptions import ApplicationError
 
 from activities.cloud.machine import MachineActivities

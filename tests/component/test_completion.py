@@ -12,20 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_support import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, place, text, working
+from cli_support import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, offered, place, text, working
 
 from resources.machine.state import Phase
 from starter.commands.candidates import FILE_PARAMETERS
 from starter.main import COMMANDS
 
 __all__ = ["place", "working"]  # fixtures
-
-
-async def offered(place: Place, *words: str, **variables: str) -> list[str]:
-    """Candidates for the last word, without their help."""
-    ran = await place.run("__complete", "--", *words, **variables)
-    assert ran.err == ""
-    return [line.partition("\t")[0] for line in ran.ok().splitlines()]
 
 
 async def test_words_of_the_command_line(place: Place) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from credentialkit import new_certificate
+from kubekit import new_certificate
 from lifekit import eventually
 from realkube_certificates import write_certificates
 from temporalio import workflow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from drainkit import BUDGETS, NODE, Drain, new_drain
-from kube_wire import NODES, PODS
+from kubekit import NODES, PODS
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 

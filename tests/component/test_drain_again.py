@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from drainkit import NODE, Drain, new_drain
-from kube_wire import NODES
+from kubekit import NODES
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.drain import DrainOutput

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from drainkit import CSI, NODE, Drain, new_drain
-from kube_wire import NODES, PODS
+from kubekit import NODES, PODS
 from temporalio.testing import WorkflowEnvironment
 
 from activities.drain import sweep

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from drainkit import NODE, VM, Drain, new_drain
-from kube_wire import NODES, Obj
+from kubekit import NODES, Obj
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.drain import DrainOutput

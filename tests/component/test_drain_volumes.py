@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from drainkit import ATTACHMENTS, CSI, NODE, Drain, new_drain
-from kube_wire import PODS, STRATEGIC, pod
+from kubekit import PODS, STRATEGIC, pod
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from entitykit import ENTITIES, own_id
 from lifekit import eventually
 from paths import ROOT
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowInboundInterceptor
-from test_entity_runs import ENTITIES, own_id
 
 import worker
 from resources.base import Value

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from credentialkit import VERSION, Plugin, write_kubeconfig
-from kube_wire import ADMIN_TOKEN, NODES, KubeTarget, serving
+from kubekit import ADMIN_TOKEN, NODES, VERSION, KubeTarget, Plugin, serving, write_kubeconfig
 from kubernetes.aio.config import incluster_config
 
 from activities.kube import credentialplugin, kubeconfig

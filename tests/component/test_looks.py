@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from deedkit import Deeds, deeds, ref, running
+from activitykit import Deeds, deeds, ref, running
 from driver_clouds import Given, fault
-from kube_wire import NODES
-from kube_world import SECRETS
+from kubekit import NODES, SECRETS
 
 from activities.cloud import joining
 from activities.cloud.joining import NO_TOKEN

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from memberkit import Pool, listening
-from stubs import VM, Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
@@ -29,12 +29,6 @@ from workflows.machine import MachineWorkflow
 
 LEASE = Timings().lease + timedelta(seconds=1)
 NOT_FOUND = VmLook(state="gone", message=f"{VM} does not exist")
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 @pytest_asyncio.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import DEADLINE, eventually
 from stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
 from temporalio.client import WorkflowUpdateFailedError
@@ -43,12 +41,6 @@ from workflows.machine import MachineWorkflow
 
 OTHER = "demo-green"
 CLUSTER_TAG = "kubernetes.io/cluster/shoot--hostler--demo"
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 def other(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> ClassSnapshot:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
-from stubs import NODE, VM, Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
+from stubs import (
+    NODE,
+    SICK,
+    TEN,
+    VM,
+    Handle,
+    Machines,
+    classified,
+    failed_of_health,
+    looked,
+    not_yet,
+    phase,
+    reason,
+    sick,
+    state,
+    to_first_look,
+)
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
@@ -21,19 +35,11 @@ from resources.cluster.news import Reachability
 from resources.errors import ErrorClass
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent, RecreateIntent
-from resources.machine.state import ApplyIntent, Attempt, MachineState, Phase
+from resources.machine.state import ApplyIntent, Attempt, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
-SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
-TEN = timedelta(minutes=10)
 SOON = timedelta(seconds=3)
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def running(machines: Machines, **spec: Any) -> Handle:
@@ -42,16 +48,6 @@ async def running(machines: Machines, **spec: Any) -> Handle:
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
     return handle
-
-
-async def sick(machines: Machines, handle: Handle) -> MachineState:
-    await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
-    return await phase(handle, Phase.UNKNOWN)
-
-
-async def to_first_look(temporal: WorkflowEnvironment, handle: Handle) -> MachineState:
-    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
-    return await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
 
 
 # -- the clock and the two looks ---------------------------------------------------------------------------------------
@@ -88,16 +84,6 @@ async def test_a_failed_machine_is_drained_once_and_stays(temporal: WorkflowEnvi
     await handle.result()
     assert [d.again for d in machines.stubs.called("drain_node")] == [False, True]  # one look before the VM goes
     assert len(machines.stubs.called("delete_machine")) == 1
-
-
-async def failed_of_health(temporal: WorkflowEnvironment, machines: Machines, **spec: Any) -> Handle:
-    handle = await running(machines, **spec)
-    await sick(machines, handle)
-    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
-    await to_first_look(temporal, handle)
-    await temporal.fast_forward(handle, timedelta(seconds=62))
-    await phase(handle, Phase.FAILED)
-    return handle
 
 
 async def test_a_deletion_goes_on_with_the_drain_of_failed(temporal: WorkflowEnvironment, machines: Machines) -> None:

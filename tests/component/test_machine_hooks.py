@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
 from memberkit import listening
-from stubs import Handle, Machines, looked, not_yet, phase, reason, state, stubbed
+from stubs import (
+    SICK,
+    TEN,
+    Handle,
+    Machines,
+    failed_of_health,
+    looked,
+    not_yet,
+    phase,
+    reason,
+    sick,
+    state,
+    to_first_look,
+)
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.fleet.membership import TemplateNews
@@ -31,12 +41,6 @@ ETCD = Hook(name="EtcdQuorumOperator", owner="clusteroperator/etcd")
 HELD = LifecycleHooks(pre_drain=[ETCD])
 KEPT = LifecycleHooks(pre_terminate=[Hook(name="example.com/Backup", owner="alice")])
 REMOVE = "`hostler hook remove m-1 EtcdQuorumOperator --kind preDrain --owner clusteroperator/etcd --cluster "
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def running(machines: Machines, hooks: LifecycleHooks | None = None, **spec: Any) -> Handle:
@@ -133,6 +137,7 @@ async def test_a_drain_that_was_held_has_its_whole_time(temporal: WorkflowEnviro
     assert draining.deletion.time + timedelta(hours=3) <= gone
     assert gone <= draining.drain_began < gone + timedelta(minutes=1)
     assert draining.status.deadlines["drain"] == draining.drain_began + timedelta(hours=2)
+    await machines.stubs.until_called("drain_node")
     assert [i.force for i in machines.stubs.called("drain_node")] == [False]
 
 

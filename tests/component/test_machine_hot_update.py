@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
 from lifekit import DEADLINE, eventually
-from stubs import NODE, VM, Machines, classified, phase, reason, state, stubbed
+from stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import failed_of_health, sick
 from updatekit import (
     CLASS,
     another,
@@ -37,13 +35,6 @@ from resources.machine.manifest import SecretRef
 from resources.machine.state import ClassSnapshot, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
-
 
 # -- what a change does ------------------------------------------------------------------------------------------------
 

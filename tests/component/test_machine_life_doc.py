@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 import pytest
 import pytest_asyncio
 from machinelives import END, START, Edge, lives
+from pagekit import parse, typed
 from reasonkit import ROOT, everything, find
 from temporalio.testing import WorkflowEnvironment
-from test_cli_docs import parse, typed
 
 from activities.cloud.machine import RAREST
 from planners.machine.claims import RAREST as CLAIM_RAREST

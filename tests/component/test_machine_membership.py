@@ -12,7 +12,7 @@ import pytest_asyncio
 from lifekit import eventually
 from memberkit import Pool, listening
 from resetkit import reset
-from stubs import VM, Machines, classified, not_yet, phase, reason, state, stubbed
+from stubs import VM, Machines, classified, not_yet, phase, reason, state
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
@@ -37,12 +37,6 @@ from workflows.machine import MachineWorkflow
 
 SENT = EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED
 LOST = EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 @pytest_asyncio.fixture

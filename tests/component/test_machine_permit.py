@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from memberkit import Pool, listening
-from stubs import VM, Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cloud import VmLook
@@ -29,12 +29,6 @@ from workflows.machine import MachineWorkflow
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 TEN = timedelta(minutes=10)
 MINUTE = timedelta(minutes=1, seconds=1)
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 @pytest_asyncio.fixture

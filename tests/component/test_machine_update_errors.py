@@ -3,15 +3,25 @@ for activities; minutes are skipped by explicit fast-forward."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import (
+    SICK,
+    TEN,
+    Handle,
+    Machines,
+    classified,
+    failed_of_health,
+    looked,
+    phase,
+    reason,
+    sick,
+    state,
+    to_first_look,
+)
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 from updatekit import (
     CLASS,
     another,
@@ -43,12 +53,6 @@ MANY = RENEW_AFTER - 20
 """Messages to a machine that will soon continue as new."""
 LONG = [ErrorClass.AUTH, ErrorClass.INVALID, ErrorClass.QUOTA, ErrorClass.CAPACITY, ErrorClass.NOT_FOUND]
 SHORT = [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, ErrorClass.UNKNOWN]
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 def trouble(s: MachineState) -> UpdateTrouble:

@@ -3,14 +3,12 @@ neither. Stubs; time is skipped."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
 from memberkit import Pool, listening
-from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
+from stubs import Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from planners.machine.health import fails_at
@@ -27,12 +25,6 @@ TIMINGS = Timings(settle=timedelta(seconds=45))
 """A busy machine adds seconds of its own to the 20 that are skipped."""
 BOUND = TIMINGS.confirm + TIMINGS.settle
 """The bound after the health deadline (planners/health.confirm)."""
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 class Flapping:

@@ -4,24 +4,16 @@ skipped."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
-import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, state, stubbed
+from stubs import Handle, Machines, classified, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine.state import MachineState, Phase
 
 COUNT = 6
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def failed(handle: Handle, times: int) -> timedelta:

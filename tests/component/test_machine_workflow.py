@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from lifekit import eventually
-from stubs import NODE, VM, Handle, Machines, classified, not_yet, phase, reason, state, stubbed
+from stubs import NODE, VM, Handle, Machines, a_delete, classified, not_yet, phase, reason, running, state, stubbed
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
@@ -31,30 +29,10 @@ from resources.errors import (
     ErrorInfo,
 )
 from resources.intents import Intent
-from resources.machine.intents import DeleteIntent
 from resources.machine.manifest import SecretRef
 from resources.machine.state import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow, post_start
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
-
-
-async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
-    handle = await machines.start(machines.new_state(name, **spec))
-    await reason(handle, "NodeNotSeen")
-    await handle.signal(MachineWorkflow.observe, machines.facts())
-    await phase(handle, Phase.RUNNING)
-    return handle
-
-
-def a_delete(**fields: Any) -> DeleteIntent:
-    return DeleteIntent(**{"id": str(uuid.uuid4()), "requested_by": "test", **fields})
-
 
 # -- waits and deadlines --------------------------------------------------------------------------------------------
 

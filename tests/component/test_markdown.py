@@ -14,12 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from entitykit import NOW, waits_for
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt  # of rich, which needs it
 from paths import ROOT
 from temporalio.testing import WorkflowEnvironment
-from test_operators import NOW, waits_for
 
 from resources.machine.state import Condition, LastOperation, OperationState, OperationType
 from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong

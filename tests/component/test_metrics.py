@@ -8,24 +8,19 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from classkit import Classes, snapshot
 from lifekit import eventually
-from metricskit import Samples, parse, value
-from ports import free_port
-from stubs import Machines, classified, stubbed
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from metricskit import NOW, Metered, Visibility, listed, metered, stubbed_machines, value
+from stubs import classified, stubbed
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.exceptions import ApplicationError
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
-from test_class_workflow import Classes, snapshot
-from test_worker import get
 
 from activities.boundary import Boundary, NotYet
 from activities.census import census
@@ -42,50 +37,13 @@ from drivers.base import (
     UpdateMachineResponse,
 )
 from drivers.errors import DriverError, IdempotencyMismatch, Unimplemented
-from resources import attributes
-from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.machine_class.state import ClassChange, ClassProgress, ClassState, UpdateState, User
-from resources.settings import Settings, SettingsError, WorkerSettings
+from resources.settings import Settings, SettingsError
 
-
-@dataclass
-class Metered:
-    """A client whose runtime serves metrics."""
-
-    client: Client
-    port: int
-
-    def deps(self, prefix: str, interval: timedelta | None = None) -> Deps:
-        return Deps(Settings(queue_prefix=prefix, worker=WorkerSettings(census=interval)), self.client)
-
-    async def seen(self) -> Samples:
-        return parse((await get(self.port, "/metrics"))[1])
-
-    async def value(self, name: str, **labels: str) -> float | None:
-        return value(await self.seen(), name, **labels)
-
-
-@pytest.fixture
-async def metered(temporal: WorkflowEnvironment) -> Metered:
-    port = free_port()
-    metrics = PrometheusConfig(bind_address=f"127.0.0.1:{port}", counters_total_suffix=True, unit_suffix=True)
-    client = await Client.connect(
-        temporal.client.service_client.config.target_host,
-        namespace=temporal.client.namespace,
-        data_converter=data_converter,
-        runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
-    )
-    return Metered(client, port)
-
+__all__ = ["metered"]  # a fixture
 
 # -- the census -----------------------------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def stubbed_machines(metered: Metered) -> AsyncIterator[tuple[Machines, Census]]:
-    async with stubbed(metered.client) as machines:
-        yield machines, Census(metered.deps(machines.prefix))
 
 
 async def test_machines_by_phase_and_reason_and_none_is_zero(metered: Metered) -> None:
@@ -276,18 +234,6 @@ def test_who_has_said_nothing_of_the_newest_generation_is_not_done_with_it() -> 
     assert state.progress.states == state.states
 
 
-def listed(name: str, deadline: timedelta | None = None, type: str = "MachineWorkflow", **said: str) -> Any:
-    """A machine, or a class, as visibility lists it."""
-    keys = {"cluster": attributes.CLUSTER, "phase": attributes.PHASE, "reason": attributes.REASON}
-    pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(keys[k], v) for k, v in said.items()]
-    if deadline is not None:
-        pairs.append(SearchAttributePair(attributes.DEADLINE, NOW + deadline))
-    return SimpleNamespace(id=name, workflow_type=type, typed_search_attributes=TypedSearchAttributes(pairs))
-
-
-NOW = datetime.now(UTC)
-
-
 @pytest.mark.parametrize(
     ("deadline", "near"),
     [
@@ -313,22 +259,6 @@ def test_a_machine_that_nobody_has_taken_up_is_counted() -> None:
         (("cluster", "elsewhere"), ("phase", ""), ("reason", "")): 1,
         (("cluster", ""), ("phase", ""), ("reason", "")): 1,
     }
-
-
-class Visibility:
-    """A client whose listings are a script: each is the machines of its pages, and perhaps an error after them."""
-
-    def __init__(self, real: Client, *script: list[Any]) -> None:
-        self.service_client = real.service_client
-        self.script = list(script)
-        self.asked = 0
-
-    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
-        self.asked += 1
-        for item in self.script.pop(0) if len(self.script) > 1 else self.script[0]:
-            if isinstance(item, Exception):
-                raise item
-            yield item
 
 
 def down() -> RPCError:

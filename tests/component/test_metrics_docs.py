@@ -14,11 +14,11 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
+from ownserver import change_settings, get, worker_process
 from paths import ROOT
 from poollives import Pool, pool_spec
-from ports import free_port
+from processkit import free_port
 from temporalio.testing import WorkflowEnvironment
-from test_worker import change_settings, get, worker_process
 
 import worker
 from activities.census.preserved import BLOCKED, RUNNING

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
+from metricskit import NOW, Metered, Visibility, listed, metered
 from temporalio import workflow
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from test_metrics import NOW, Metered, Visibility, listed, metered
 
 from activities.census.census import Census
 from activities.census.pools import PoolTally

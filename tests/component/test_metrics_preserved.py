@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import eventually
-from metricskit import value
-from stubs import Handle, Machines, not_yet, phase
+from metricskit import Metered, metered, stubbed_machines, value
+from stubs import Handle, Machines, a_delete, not_yet, phase, running
 from temporalio import activity
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from test_machine_workflow import a_delete, running
-from test_metrics import Metered, metered, stubbed_machines
 
 from activities.census.census import Census
 from activities.census.preserved import PreservedTally, blocked

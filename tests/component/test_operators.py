@@ -7,10 +7,11 @@ import ast
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
-from lifekit import eventually, examples
+from entitykit import NOW, described, waits_for
+from lifekit import eventually
 from reasonkit import FILES, ROOT
 from stubs import VM, Machines, classified, looked, phase, reason, stubbed
 from stubs import state as stubs_state
@@ -30,55 +31,26 @@ from resources.machine.facts import VmFacts
 from resources.machine.intents import DeleteIntent
 from resources.machine.state import (
     AppliedSpec,
-    ClassSnapshot,
     Condition,
     LastOperation,
     MachineState,
     OperationState,
     OperationType,
     Phase,
-    Status,
     UpdateTrouble,
     WaitingFor,
 )
 from resources.machine_class.state import ClassNews
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
-from starter.commands.describe import cluster_page, page
-from starter.sdk.results import ClusterDescription, ClusterSummary, Description, Life, MachineSummary, PendingActivity
+from starter.commands.describe import cluster_page
+from starter.sdk.results import ClusterDescription, ClusterSummary, PendingActivity
 from workflows.machine import MachineWorkflow
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
 
-NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 WAITS = [name for name, reason in REASONS.items() if Kind.WAIT in reason.kind]
 CONDITIONS = [name for name, reason in REASONS.items() if reason.kind & (Kind.CONDITION | Kind.FAILURE)]
-
-
-def waits_for(reason: str) -> MachineState:
-    loaded = examples("m-1")
-    waiting = WaitingFor(
-        reason=reason,
-        message=f"3 of 7 {reason.lower()} words",
-        since=NOW - timedelta(minutes=12),
-        next_try=NOW + timedelta(minutes=5),
-    )
-    return MachineState(
-        name="m-1",
-        cluster="prod",
-        spec=loaded.machines[0].spec,
-        machine_class=ClassSnapshot.of(loaded.classes[0]),
-        status=Status(phase=Phase.UNKNOWN, waiting_for=waiting),
-    )
-
-
-def described(
-    state: MachineState, status: str = "RUNNING", failure: str = "", pending: tuple[PendingActivity, ...] = ()
-) -> str:
-    summary = MachineSummary(name=state.name, cluster=state.cluster, created=NOW, phase=str(state.status.phase))
-    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="q", pending=pending)
-    shown = Description(life=life, state=state, failure=failure)
-    return "\n".join(page(shown, NOW))
 
 
 @pytest.mark.parametrize("reason", WAITS)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import pytest_asyncio
 from inboundkit import Player, in_thread, payload, tape
+from inboundkit import state as state_of
 from lifekit import eventually
-from stubs import VM, Machines, phase, reason, state, stubbed
+from recorded import HISTORIES, load
+from stubs import VM, Machines, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
-from test_inbound import state as state_of
-from test_replay import HISTORIES, load
 
 from resources.base import Model
 from resources.cluster.news import ClusterNews
@@ -213,12 +212,6 @@ async def test_a_pool_outbids_a_template_that_is_not_its_own() -> None:
 
 
 # -- a look begins the order anew --------------------------------------------------------------------------------------
-
-
-@pytest_asyncio.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 async def test_a_look_that_differs_begins_the_order_anew(temporal: WorkflowEnvironment, machines: Machines) -> None:

@@ -12,9 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from deedkit import Deeds
-from kube_wire import NODES, Obj
-from kube_world import new_world
+from activitykit import Deeds
+from kubekit import NODES, Obj, new_world
 from lifekit import eventually, examples
 from temporalio import workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from poolworkflowkit import SLOW, Pool, marks_due, new_pool, snapshot, spec
+from poolworkflowkit import SLOW, Pool, begin, grown, marks_due, new_pool, snapshot, spec
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
 from planners.pool.plan import ObservedPool, Plan, plan
 from resources import attributes as at
-from resources.fleet.member import Member, Vm
-from resources.fleet.revision import Revision
+from resources.fleet.member import Vm
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import PoolState
@@ -35,24 +34,6 @@ async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
 async def pool(idle: Pool) -> AsyncIterator[Pool]:
     async with idle.worker():
         yield idle
-
-
-def grown(pool: Pool, count: int, **fields: object) -> PoolState:
-    """A pool with this many Running machines, as a former run hands it over."""
-    now = datetime.now(UTC)
-    made_from = snapshot()
-    wanted = spec(count)
-    revision = Revision(counter=1, machine_class=made_from, hash="h", template=wanted.template, created=now)
-    members = {
-        f"p1-aaaaa-{n:05d}": Member(1, now, now, Phase.RUNNING, Vm.LIVES, template=1, seq=3) for n in range(count)
-    }
-    ready = {"created": now, "searched": True, "registered": True, "class_told": "c1 1", "classes": ["c1"]}
-    state = pool.new_state(wanted, members=members, revisions=[revision], **ready)
-    return state.model_copy(update={"news": pool.deeds.first_news, **fields})
-
-
-async def begin(pool: Pool, state: PoolState) -> None:
-    await pool.client.start_workflow("MachineDeploymentWorkflow", state, id=pool.handle.id, task_queue=pool.queue)
 
 
 async def tasks(pool: Pool) -> int:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually
+from pagekit import parse, run, typed
 from preserveplay import ASKED, AUTO, kept, machine, own
 from reasonkit import ROOT
-from test_cli_docs import parse, typed
-from test_plain_temporal import run
 
 from planners.machine.preservation import WARN_BEFORE, AskPool, End, ObservedMachine, Preserve, Stay, decide
 from resources.base import LONGEST, format_duration

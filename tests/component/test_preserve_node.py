@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deedkit import CLUSTER, Deeds, NoServer
-from kube_wire import NODES, Obj
-from kube_world import new_world
+from activitykit import CLUSTER, Deeds, NoServer
+from kubekit import NODES, Obj, new_world
 
 from activities.cluster.marks import MarkActivities
 from activities.cluster.preserve import PreserveActivities

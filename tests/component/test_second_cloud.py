@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deedkit import CLUSTER, Deeds, new_deeds
+from activitykit import CLUSTER, Deeds, new_deeds
 from driver_clouds import FakeCloud, fake
 from fakecloud import FAKE
 from temporalio.exceptions import ApplicationErrorCategory

@@ -6,8 +6,20 @@ import asyncio
 import json
 
 import pytest
-from cli_support import BECOMES, DEADLINE, Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
-from test_cli_kube import NODE, kubectl
+from cli_support import (
+    BECOMES,
+    DEADLINE,
+    NODE,
+    Place,
+    class_yaml,
+    eventually,
+    impatient,
+    kubectl,
+    machine_yaml,
+    place,
+    text,
+    working,
+)
 
 from resources.machine.state import Phase
 from resources.settings import load_settings

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kube_wire import NODES, KubeTarget, node
-from kube_world import SECRETS, TOKEN, TOKEN_ID, World, bootstrap_secret, new_world
+from kubekit import NODES, SECRETS, TOKEN, TOKEN_ID, KubeTarget, World, bootstrap_secret, new_world, node
 
 EVENTS = "/api/v1/namespaces/default/events"
 

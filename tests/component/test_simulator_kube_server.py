@@ -9,8 +9,24 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from kube_wire import ADMIN_TOKEN, MERGE, NODES, PODS, KubeTarget, definition, node, pod, serving, unique
-from kube_world import DEFINITIONS, LEASES, SECRETS, TOKEN_SECRET, World, new_world
+from kubekit import (
+    ADMIN_TOKEN,
+    DEFINITIONS,
+    LEASES,
+    MERGE,
+    NODES,
+    PODS,
+    SECRETS,
+    TOKEN_SECRET,
+    KubeTarget,
+    World,
+    definition,
+    new_world,
+    node,
+    pod,
+    serving,
+    unique,
+)
 
 from simulator.frame import FaultRule, Frame
 from simulator.kube import KubeApi

@@ -6,14 +6,25 @@ in test_class_workflow.py, a cluster in test_cluster_pools.py; test_replay.py re
 
 from __future__ import annotations
 
+import uuid
+from datetime import timedelta
+
 from poolworkflowkit import new_pool, snapshot, spec
 from stubs import phase, reason, stubbed
+from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 from updatekit import delete, tagged, tell, updated
 
+import worker
+from resources.cluster.accounts import Account
+from resources.machine.manifest import SecretRef
 from resources.machine.state import Phase
+from resources.names import cloud_queue, workflow_queue
+from resources.orphans import ListVmsInput, ListVmsOutput, Orphan, OwnedVm, OwnersInput, OwnersOutput, SweepInput
 from resources.pool.rollout import RolloutOutcome
 from workflows.machine import MachineWorkflow
+from workflows.orphans import OrphanSweepWorkflow
 
 
 async def test_a_machine(temporal: WorkflowEnvironment) -> None:
@@ -36,3 +47,30 @@ async def test_a_pool_and_its_rollout(temporal: WorkflowEnvironment) -> None:
         await pool.apply(machine_class=snapshot(2, image=2))
         assert (await pool.result(2)).outcome is RolloutOutcome.COMPLETE
         await pool.rolled_out(1, revision=2)
+
+
+@activity.defn(name="list_vms")
+async def two(input: ListVmsInput) -> ListVmsOutput:
+    made = {"account": input.account.key, "state": "running", "uid": "u"}
+    return ListVmsOutput(vms=[OwnedVm(providerID=f"aws:///i-{name}", machine=name, **made) for name in ("m-1", "m-2")])
+
+
+@activity.defn(name="find_owners")
+async def first(input: OwnersInput) -> OwnersOutput:
+    return OwnersOutput(orphans=[Orphan(vm=input.vms[0], workflow="TERMINATED")])
+
+
+async def test_a_sweep(temporal: WorkflowEnvironment) -> None:
+    prefix = f"s{uuid.uuid4().hex[:8]}"
+    account = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="s"))
+    sweep = SweepInput(cluster=prefix, accounts=[account], queue_prefix=prefix, heartbeat=timedelta(seconds=10))
+    ours = {"workflows": worker.WORKFLOWS, "workflow_runner": worker.sandbox(True)}
+    async with (
+        Worker(temporal.client, task_queue=workflow_queue(prefix), activities=[first], **ours),
+        Worker(temporal.client, task_queue=cloud_queue(account.provider, prefix), activities=[two]),
+    ):
+        report = await temporal.client.execute_workflow(
+            OrphanSweepWorkflow.run, sweep, id=f"orphans/{prefix}/1", task_queue=workflow_queue(prefix)
+        )
+    assert [orphan.vm.machine for orphan in report.orphans] == ["m-1"]
+    assert report.unread == {}

@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from kube_wire import Obj
-from kube_world import SECRETS, World, new_world
+from kubekit import SECRETS, Obj, World, new_world
 from pydantic import SecretStr
 
 from activities.kube.client import Kube, KubeError

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from kube_wire import NODES
+from kubekit import NODES
 from lifekit import eventually
 from temporalio.common import SearchAttributePair
 from temporalio.testing import WorkflowEnvironment

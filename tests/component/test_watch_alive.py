@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import watchkit
 import yaml
-from kube_wire import NODES, KubeTarget
+from kubekit import NODES, KubeTarget
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world

@@ -544,3 +544,31 @@ def secret_yaml(value: str, name: str = "s1", **more: str) -> dict[str, Any]:
 
 def text(*manifests: dict[str, Any]) -> str:
     return yaml.safe_dump_all(manifests, sort_keys=False)
+
+
+async def offered(place: Place, *words: str, **variables: str) -> list[str]:
+    """Candidates for the last word, without their help."""
+    ran = await place.run("__complete", "--", *words, **variables)
+    assert ran.err == ""
+    return [line.partition("\t")[0] for line in ran.ok().splitlines()]
+
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"node.gardener.cloud/machine-name": "m1"}},
+    "spec": {"unschedulable": True, "providerID": "aws:///eu-west-1/i-1"},
+}
+
+
+async def kubectl(place: Place, *args: str, stdin: str = "") -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(HOSTLER.parent / "kubectl"),
+        *("--kubeconfig", str(place.folder / "kubeconfig"), *args),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(stdin.encode()), DEADLINE)
+    assert process.returncode == 0, err
+    return out.decode()

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_wire import MERGE, NODES, PODS, STRATEGIC, Obj, pod
-from kube_world import World, new_world
+from kubekit import MERGE, NODES, PODS, STRATEGIC, Obj, World, new_world, pod
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment

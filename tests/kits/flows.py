@@ -6,11 +6,9 @@ A flow joins by registering in one of these; its activity boundaries are found b
 from __future__ import annotations
 
 from flowkit import Flow
-from flows_birth import BIRTHS
 from flows_class import CLASSES
-from flows_drain import DRAINS
 from flows_later import LATER
+from flows_machine import BIRTHS, DRAINS, PRESERVED
 from flows_pool import POOLS
-from flows_preserve import PRESERVED
 
 FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | PRESERVED | POOLS

@@ -343,3 +343,12 @@ async def in_thread(tape: Tape, deed: typing.Callable[[Player], None], id: str =
             player.close()
 
     await asyncio.to_thread(done)
+
+
+def state(player: Player) -> Any:
+    answer = player.query("describe")
+    assert answer.HasField("succeeded"), answer.failed.message
+    hint = player.tape.definition.arg_types
+    assert hint
+    (found,) = CONVERTER.from_payloads([answer.succeeded.response], hint)
+    return found

@@ -1,16 +1,22 @@
-"""A Temporal dev server of a test's own, on a file: it can be killed, and started again where it was."""
+"""A Temporal dev server of a test's own, on a file: it can be killed, and started again where it was. And a worker in a
+process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ports import free_port
+import aiohttp
+import yaml
+from lifekit import Stack
+from paths import ROOT
+from processkit import free_port
 from temporalio.client import Client
 
 from resources.attributes import ALL, DATETIMES
@@ -71,3 +77,41 @@ async def own_server(folder: Path) -> AsyncIterator[OwnServer]:
         await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     finally:
         await server.kill()
+
+
+def change_settings(stack: Stack, **worker_settings: object) -> None:
+    content = yaml.safe_load(stack.settings_file.read_text())
+    content["worker"].update(worker_settings)
+    stack.settings_file.write_text(yaml.safe_dump(content))
+
+
+@contextlib.asynccontextmanager
+async def worker_process(
+    stack: Stack, address: str | None = None, program: tuple[str, ...] = ("-m", "worker")
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker in a process of its own. `address`: a Temporal server other than the stack's."""
+    address = address or stack.client.service_client.config.target_host
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *program,
+        "--settings",
+        str(stack.settings_file),
+        cwd=ROOT,
+        env={**os.environ, "TEMPORAL_ADDRESS": address, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def get(port: int, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
+    ):
+        return response.status, await response.text()

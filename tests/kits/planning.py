@@ -12,7 +12,8 @@ from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation,
 from planners.pool import progress
 from planners.pool.plan import plan
 from planners.pool.view import ObservedPool
-from resources.fleet.member import Member, Permit, PreserveWish, Trouble
+from resources.fleet.member import Member, Permit, PreserveWish, Trouble, Vm
+from resources.fleet.membership import MemberReport
 from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
@@ -84,3 +85,10 @@ def kept(by: PreservedBy = PreservedBy.AUTO, **more: Any) -> Member:
     """A machine that is Failed, and preserved."""
     given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, "lasted": True}
     return member(2, F, **{**given, **more})
+
+
+def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
+    """It says what has been so since five minutes after EPOCH."""
+    since = EPOCH + timedelta(minutes=5)
+    fields: dict[str, Any] = {"machine": "m1", "seq": 2, "phase": phase, "since": since, "vm": Vm.LIVES}
+    return MemberReport(**{**fields, **more})

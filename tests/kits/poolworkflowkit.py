@@ -24,8 +24,9 @@ from activities.temporal.pools import PoolActivities
 from resources import starts
 from resources.cluster.news import ClusterNews
 from resources.converter import data_converter
-from resources.fleet.member import Vm
+from resources.fleet.member import Member, Vm
 from resources.fleet.membership import MemberReport
+from resources.fleet.revision import Revision
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent
 from resources.machine.manifest import MachineSpec, SecretRef
@@ -375,3 +376,21 @@ __all__ = [
     "snapshot",
     "spec",
 ]
+
+
+def grown(pool: Pool, count: int, **fields: object) -> PoolState:
+    """A pool with this many Running machines, as a former run hands it over."""
+    now = datetime.now(UTC)
+    made_from = snapshot()
+    wanted = spec(count)
+    revision = Revision(counter=1, machine_class=made_from, hash="h", template=wanted.template, created=now)
+    members = {
+        f"p1-aaaaa-{n:05d}": Member(1, now, now, Phase.RUNNING, Vm.LIVES, template=1, seq=3) for n in range(count)
+    }
+    ready = {"created": now, "searched": True, "registered": True, "class_told": "c1 1", "classes": ["c1"]}
+    state = pool.new_state(wanted, members=members, revisions=[revision], **ready)
+    return state.model_copy(update={"news": pool.deeds.first_news, **fields})
+
+
+async def begin(pool: Pool, state: PoolState) -> None:
+    await pool.client.start_workflow("MachineDeploymentWorkflow", state, id=pool.handle.id, task_queue=pool.queue)

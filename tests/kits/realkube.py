@@ -24,7 +24,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
-from kube_wire import KubeTarget, Obj
+from kubekit import KubeTarget, Obj
 from realkube_build import binaries_folder
 from realkube_certificates import write_certificates
 from realkube_signer import sign_requests

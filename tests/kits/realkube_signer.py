@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from kube_wire import KubeTarget, Obj
+from kubekit import KubeTarget, Obj
 from realkube_certificates import client_certificate
 
 from simulator.kube import csr

@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import asked, eventually, examples
@@ -15,6 +15,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 import worker
@@ -49,9 +50,14 @@ from resources.calls.cluster import (
     TellInput,
 )
 from resources.calls.drain import DrainInput, DrainOutput
-from resources.errors import NOT_YET, ErrorClass, ErrorInfo
+from resources.errors import (
+    NOT_YET,
+    ErrorClass,
+    ErrorInfo,
+)
 from resources.machine.facts import NodeFacts
-from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ApplyIntent, ClassSnapshot, MachineState, Phase
 from resources.machine_class.state import ClassId, ReportInput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
@@ -318,3 +324,66 @@ class Machines:
         if "provider_id" in fields:
             fields["providerID"] = fields.pop("provider_id")
         return NodeFacts.model_validate({**usual, **fields})
+
+
+async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
+    handle = await machines.start(machines.new_state(name, **spec))
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    return handle
+
+
+def a_delete(**fields: Any) -> DeleteIntent:
+    return DeleteIntent(**{"id": str(uuid.uuid4()), "requested_by": "test", **fields})
+
+
+SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
+
+TEN = timedelta(minutes=10)
+
+
+async def sick(machines: Machines, handle: Handle) -> MachineState:
+    await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
+    return await phase(handle, Phase.UNKNOWN)
+
+
+async def to_first_look(temporal: WorkflowEnvironment, handle: Handle) -> MachineState:
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    return await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
+
+
+async def failed_of_health(temporal: WorkflowEnvironment, machines: Machines, **spec: Any) -> Handle:
+    """It was sick for longer than its healthTimeout, ten minutes unless said otherwise."""
+    handle = await running(machines, **{"health_timeout": TEN, **spec})
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await to_first_look(temporal, handle)
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    await phase(handle, Phase.FAILED)
+    return handle
+
+
+def when(state: MachineState, reason: str) -> datetime:
+    """The last time at which the journal has it."""
+    return [h.time for h in state.journal if h.reason == reason][-1]
+
+
+async def server_time() -> datetime:
+    """The server runs on this computer."""
+    return datetime.now(UTC)
+
+
+async def end_soon(handle: Handle, left: timedelta) -> None:
+    """Sets its deadline near: a changed timeout counts at once."""
+    before = await state(handle)
+    now = datetime.now(UTC)
+    assert before.created is not None
+    assert before.machine_class is not None
+    timeouts = {"creation_timeout": now - before.created + left}
+    if before.illness is not None:
+        timeouts = {"health_timeout": now - before.illness.began + left}
+    spec = before.spec.model_copy(update=timeouts)
+    intent = ApplyIntent(id="soon", spec=spec, machine_class=before.machine_class)
+    await handle.execute_update(MachineWorkflow.apply, intent)
+    await eventually(lambda: state(handle), lambda s: min(s.status.deadlines.values()) <= now + left, "a deadline soon")

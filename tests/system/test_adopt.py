@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, hostler, new_stack
+from pagekit import parse, typed
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
-from test_cli_docs import parse, typed
 
 from activities.deps import Deps
 from resources.machine.state import ClassSnapshot, MachineState, Phase

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from hotkit import Hot, instance_id, reasons
-from kube_wire import unique
+from kubekit import unique
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment

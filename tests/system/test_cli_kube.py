@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli_support import DEADLINE, HOSTLER, Place, eventually, place, secret_yaml, text
+from cli_support import NODE, Place, eventually, kubectl, place, secret_yaml, text
 
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread
@@ -13,12 +13,6 @@ from simulator.server import SimulatorSettings, SimulatorThread
 __all__ = ["place"]  # a fixture
 
 CANARY = "hunter2-canary"
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n1", "labels": {"node.gardener.cloud/machine-name": "m1"}},
-    "spec": {"unschedulable": True, "providerID": "aws:///eu-west-1/i-1"},
-}
 NODE_STATUS = {
     "status": {
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -71,16 +65,3 @@ async def test_nodes_and_secrets_of_a_cluster(place: Place) -> None:
         await asyncio.to_thread(simulator.__exit__)
     down = await place.run("get", "nodes")
     assert (down.code, "does not answer" in down.err) == (3, True)
-
-
-async def kubectl(place: Place, *args: str, stdin: str = "") -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(HOSTLER.parent / "kubectl"),
-        *("--kubeconfig", str(place.folder / "kubeconfig"), *args),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(stdin.encode()), DEADLINE)
-    assert process.returncode == 0, err
-    return out.decode()

@@ -16,7 +16,21 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from ownserver import OwnServer, own_server
-from stubs import Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
+from stubs import (
+    SICK,
+    Handle,
+    Machines,
+    classified,
+    end_soon,
+    looked,
+    not_yet,
+    phase,
+    reason,
+    server_time,
+    state,
+    stubbed,
+    when,
+)
 from temporalio.client import Client
 
 from resources.calls.cloud import CreateInput, CreateOutput
@@ -24,23 +38,17 @@ from resources.calls.cluster import LookInput
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import ErrorClass
 from resources.machine.intents import DeleteIntent
-from resources.machine.state import ApplyIntent, MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
 Outage = Literal["worker", "server"]
-SICK: dict[str, Any] = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 SOON = timedelta(seconds=6)
 """The time from the beginning of a wait to its deadline, in real time."""
 CONFIRM = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 WITHIN = timedelta(seconds=30)
 """The tolerance after a deadline, or after the recovery where that came later (I7)."""
-
-
-def when(state: MachineState, reason: str) -> datetime:
-    """The last time at which the journal has it."""
-    return [h.time for h in state.journal if h.reason == reason][-1]
 
 
 # -- worker and server restarts ---------------------------------------------------------------------------------------
@@ -94,11 +102,6 @@ class World:
         if input.force:
             return DrainOutput(pods=1)
         raise not_yet("0 of 1 pods gone; default/web-1 blocked by PDB web", timedelta(days=1))
-
-
-async def server_time() -> datetime:
-    """The server runs on this computer."""
-    return datetime.now(UTC)
 
 
 def vm(name: str) -> str:
@@ -164,25 +167,10 @@ async def all_waiting(world: World) -> dict[str, Handle]:
         await lives["draining"].execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
         await reason(lives["draining"], "Draining")
 
-    short = [end_soon(lives[name]) for name in ("ill", "recovered", "uncreated", "unjoined", "joined")]
+    short = [end_soon(lives[name], SOON) for name in ("ill", "recovered", "uncreated", "unjoined", "joined")]
     retried = asyncio.create_task(begin(world, "retried", "OutOfCapacity"))
     await asyncio.gather(retried, settle(), drain(), *short)
     return {**lives, "retried": retried.result()}
-
-
-async def end_soon(handle: Handle, left: timedelta = SOON) -> None:
-    """Sets its deadline near: a changed timeout counts at once."""
-    before = await state(handle)
-    now = datetime.now(UTC)
-    assert before.created is not None
-    assert before.machine_class is not None
-    timeouts = {"creation_timeout": now - before.created + left}
-    if before.illness is not None:
-        timeouts = {"health_timeout": now - before.illness.began + left}
-    spec = before.spec.model_copy(update=timeouts)
-    intent = ApplyIntent(id="soon", spec=spec, machine_class=before.machine_class)
-    await handle.execute_update(MachineWorkflow.apply, intent)
-    await eventually(lambda: state(handle), lambda s: min(s.status.deadlines.values()) <= now + left, "a deadline soon")
 
 
 DEADLINES = {

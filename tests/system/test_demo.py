@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from process_support import alive, children, until
+from processkit import alive, children, until
 from rich.console import Console
 
 from resources.journal import Happening

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kube_wire import pod
+from kubekit import pod
 from lifekit import Stack, eventually
 from temporalio.client import Client
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import shlex
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from lifekit import Stack, eventually
+from pagekit import run
 from paths import ROOT
 from temporalio.client import WorkflowHandle
 
@@ -29,25 +26,6 @@ def documented() -> list[list[str]]:
     block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
     assert block
     return [shlex.split(line) for line in block.group(1).splitlines()]
-
-
-async def run(stack: Stack, command: list[str]) -> str:
-    program = Path(sys.executable).parent / command[0]
-    # What README cannot know: this server's address, and that stacks of tests have task queues of their own.
-    arguments = [stack.settings.queue_prefix if a == "hostler" else a for a in command[1:]]
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *arguments,
-        "--output",
-        "json",
-        cwd=stack.settings_file.parent,
-        env={**os.environ, "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
 
 
 async def test_the_commands_of_the_readme(stack: Stack) -> None:

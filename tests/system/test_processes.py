@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from paths import TESTS
-from process_support import alive, locked, until
+from processkit import alive, locked, until
 
 from starter.local import processes
 from starter.local.processes import Child, Command, ProcessError, Processes

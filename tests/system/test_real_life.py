@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from kube_wire import NODES, PODS, KubeTarget, Obj, unique
-from kube_world import REQUESTS, SECRETS
+from kubekit import NODES, PODS, REQUESTS, SECRETS, KubeTarget, Obj, unique
 from lifekit import Stack, eventually, new_stack, write_secret
 from realkube import ALL, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
-import aiohttp
 import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
+from ownserver import change_settings, get, worker_process
 from paths import ROOT
-from ports import free_port
+from processkit import free_port
 from temporalio.testing import WorkflowEnvironment
 
 import worker
@@ -35,44 +32,6 @@ pytestmark = pytest.mark.core
 async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
     async with new_stack(temporal.client) as stack:
         yield stack
-
-
-def change_settings(stack: Stack, **worker_settings: object) -> None:
-    content = yaml.safe_load(stack.settings_file.read_text())
-    content["worker"].update(worker_settings)
-    stack.settings_file.write_text(yaml.safe_dump(content))
-
-
-@contextlib.asynccontextmanager
-async def worker_process(
-    stack: Stack, address: str | None = None, program: tuple[str, ...] = ("-m", "worker")
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A worker in a process of its own. `address`: a Temporal server other than the stack's."""
-    address = address or stack.client.service_client.config.target_host
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *program,
-        "--settings",
-        str(stack.settings_file),
-        cwd=ROOT,
-        env={**os.environ, "TEMPORAL_ADDRESS": address, "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def get(port: int, path: str) -> tuple[int, str]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{port}{path}") as response,
-    ):
-        return response.status, await response.text()
 
 
 async def test_health_metrics_and_a_graceful_end(bare: Stack) -> None:

@@ -6,8 +6,8 @@ import re
 from datetime import timedelta
 
 import pytest
+from pagekit import parse, typed
 from reasonkit import ROOT
-from test_cli_docs import parse, typed
 
 from planners.telling import LONGEST
 from planners.waits import Tries, wait_after_update

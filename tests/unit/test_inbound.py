@@ -15,12 +15,12 @@ from datetime import UTC
 from typing import Any, NamedTuple
 
 import pytest
-from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, tape
+from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, state, tape
+from recorded import HISTORIES, load
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkflowInboundInterceptor
-from test_replay import HISTORIES, load
 
 import worker
 from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
@@ -148,15 +148,6 @@ def deliver(case: Case, arguments: list[Any], player: Player, must_be_refused: b
         assert answer.HasField("failed") or not must_be_refused
         if must_be_refused:
             assert f"query {case.name!r}" in answer.failed.message
-
-
-def state(player: Player) -> Any:
-    answer = player.query("describe")
-    assert answer.HasField("succeeded"), answer.failed.message
-    hint = player.tape.definition.arg_types
-    assert hint
-    (found,) = CONVERTER.from_payloads([answer.succeeded.response], hint)
-    return found
 
 
 def readable(player: Player) -> None:

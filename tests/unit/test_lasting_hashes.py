@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Annotated, Any, Union
 
 import pytest
+from planning import report
 from poolkit import EPOCH, member
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
-from test_pool_hearing import report
 
 from activities.kube import facts
 from planners.fleet.hearing import first_heard, hear

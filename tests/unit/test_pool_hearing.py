@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from planning import report
 from poolkit import EPOCH, member, wanted
 
 from planners.fleet.hearing import first_heard, hear, pace_after
@@ -24,11 +25,6 @@ from resources.timings import Timings
 
 LATER = EPOCH + timedelta(minutes=5)
 U, FAILED = Phase.UNKNOWN, Phase.FAILED
-
-
-def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
-    fields: dict[str, Any] = {"machine": "m1", "seq": 2, "phase": phase, "since": LATER, "vm": Vm.LIVES}
-    return MemberReport(**{**fields, **more})
 
 
 def revision(counter: int, image: int = 1, priority: int | None = None) -> Revision:

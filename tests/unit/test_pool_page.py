@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli_support import class_yaml
+from entitykit import described, waits_for
 from poolplay import pool_yaml
-from test_operators import described, waits_for
 
 from resources.cluster.news import ClusterNews
 from resources.fleet.member import Member

@@ -1,5 +1,5 @@
-"""Simulated rollouts: their golden logs in order and in one random order, and 200 more orders of each. Every plan is
-checked against I2, I3 and I4; a rollout that does not end fails.
+"""Simulated rollouts: their golden logs in order and in one random order, and more orders of each: a few by default,
+200 where what is exhaustive runs. Every plan is checked against I2, I3 and I4; a rollout that does not end fails.
 
 `HOSTLER_GOLDEN=write pytest tests/unit/test_pool_rollouts.py` writes the logs again: read the difference before you
 keep it.
@@ -22,7 +22,8 @@ from resources.machine.state import Phase
 from resources.pool.state import Gate
 
 GOLDEN = TESTS / "testdata" / "rollouts"
-SEEDS = 200
+ORDERS = [range(1, 21), pytest.param(range(21, 201), marks=pytest.mark.exhaustive)]
+"""Seeds of random orders."""
 
 
 def at_once(_: World) -> bool:
@@ -246,8 +247,9 @@ def test_the_story_is_the_golden_one(case: Case, seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_in_every_order(case: Case) -> None:
-    for seed in range(1, SEEDS + 1):
+@pytest.mark.parametrize("seeds", ORDERS, ids=["some", "all"])
+def test_in_every_order(case: Case, seeds: range) -> None:
+    for seed in seeds:
         play(case, seed)
 
 
@@ -296,8 +298,9 @@ def calm(w: World) -> None:
         w.resume()
 
 
-def test_whatever_happens_it_comes_to_rest_as_it_should() -> None:
-    for seed in range(SEEDS):
+@pytest.mark.parametrize("seeds", ORDERS, ids=["some", "all"])
+def test_whatever_happens_it_comes_to_rest_as_it_should(seeds: range) -> None:
+    for seed in seeds:
         chance = random.Random(seed)
         amounts = chance.choice([(1, 0), (0, 1), (2, 1), ("50%", "20%"), (0, 0)])
         w = World(spec(chance.randint(0, 9), *amounts), seed, bad_images={4})

@@ -7,8 +7,8 @@ import re
 import shlex
 
 import pytest
+from pagekit import parse
 from reasonkit import ROOT
-from test_cli_docs import parse
 
 from planners.fleet.steps import HELD, STOPPED
 from resources.effects import Effect, effects

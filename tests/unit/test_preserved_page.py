@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lifekit import examples
-from test_cli_docs import parse
+from pagekit import parse
 
 from planners.machine.preservation import effective
 from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue, Release

@@ -7,8 +7,8 @@ import re
 import runpy
 
 import pytest
+from pagekit import parse
 from reasonkit import ROOT, everything, find
-from test_cli_docs import parse
 from typer.exceptions import TyperException
 
 from resources.reasons import GROUPS, REASONS, TIMES, Kind, filled, is_warning, next_step, nothing_to_do

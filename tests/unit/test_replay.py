@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from canaries import found_in
-from paths import ROOT, TESTS
+from paths import ROOT
 from record_histories import FLOWS, IDENTITY
+from recorded import HISTORIES, load
 from temporalio.api.history.v1 import History
-from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 import worker
@@ -23,13 +22,6 @@ from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
 from workflows.pool import rollout
 from workflows.pool import workflow as pool
-
-HISTORIES = sorted((TESTS / "histories").glob("*.json"))
-
-
-def load(file: Path) -> WorkflowHistory:
-    content = json.loads(file.read_text())
-    return WorkflowHistory.from_json(content.pop("workflowId"), content)
 
 
 def replayer(strict: bool) -> Replayer:

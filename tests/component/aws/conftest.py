@@ -8,10 +8,9 @@ from typing import Any
 
 import boto3
 import pytest
-from aws_helpers import ROOT_DISK
+from awskit import ROOT_DISK, Vm
 from botocore.config import Config
 from driver_clouds import AwsCloud, aws
-from hot_vm import Vm
 
 from simulator.clouds.ec2 import World
 

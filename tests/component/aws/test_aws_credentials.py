@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aws_helpers import secret
+from awskit import secret
 from driver_clouds import AwsCloud, calls, fault, machine, mark
 from pydantic import SecretStr
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_helpers import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
+from awskit import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
 from driver_clouds import AwsCloud, Given, calls, delete_until_gone, fault, machine, until
 
 from drivers.aws.calls import Ec2 as Ec2Calls

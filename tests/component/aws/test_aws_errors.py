@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aws_helpers import secret
+from awskit import secret
 from botocore.exceptions import ClientError, ParamValidationError
 from driver_clouds import AwsCloud, fault, machine
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aws_helpers import NIC, ROOT_DISK
+from awskit import (
+    AFTER,
+    BEFORE,
+    DATA_DISK,
+    MUST,
+    NIC,
+    READS,
+    ROOT_DISK,
+    Vm,
+    attach_nic,
+    attach_volume,
+    operations,
+    resources,
+)
 from driver_clouds import AwsCloud, calls, mark, mutating
-from hot_vm import AFTER, BEFORE, DATA_DISK, MUST, READS, Vm, attach_nic, attach_volume, operations, resources
 
 from drivers.aws.calls import Ec2
 from drivers.base import UpdateMachineResponse

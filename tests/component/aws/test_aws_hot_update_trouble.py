@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aws_helpers import ROOT_DISK, tags
+from awskit import AFTER, ALWAYS, BEFORE, DATA_DISK, MUST, ROOT_DISK, Vm, attach_volume, operations, resources, tags
 from driver_clouds import AwsCloud, calls, fault, mark, mutating
-from hot_vm import AFTER, ALWAYS, BEFORE, DATA_DISK, MUST, Vm, attach_volume, operations, resources
 
 from planners.machine.hot_update import may_carry
 from resources.errors import ErrorClass

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from aws_helpers import KEPT_DISK, NIC, ROOT_DISK, SUBNET, instance_of, tags
+from awskit import KEPT_DISK, NIC, ROOT_DISK, SUBNET, instance_of, tags
 from driver_clouds import AwsCloud, Given, calls, machine, mark, mutating
 from pydantic import SecretStr
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aws_helpers import NIC, instance_of
+from awskit import NIC, instance_of
 from driver_clouds import AwsCloud, calls, fault, machine, mark, mutating
 
 from drivers.errors import DriverError

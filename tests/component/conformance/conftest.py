@@ -6,18 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from deedkit import new_deeds
+from activitykit import OneMachine, new_deeds, one_machine
 from drainkit import Drain, new_drain
 from driver_clouds import AwsCloud, aws
-from onemachine import OneMachine, one_machine
-from stubs import Machines, stubbed
 from temporalio.testing import WorkflowEnvironment
-
-
-@pytest.fixture
-async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    async with stubbed(temporal.client) as machines:
-        yield machines
 
 
 @pytest.fixture(scope="package")

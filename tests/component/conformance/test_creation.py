@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from activitykit import USER_DATA, OneMachine, instance
 from casekit import LATE, delete, ended, events, operation, phase, reason, running, state, with_vm
 from driver_clouds import calls, fault
 from lifekit import eventually
-from onemachine import USER_DATA, OneMachine, instance
 from pydantic import SecretStr
 from stubs import NODE, VM, Machines, classified
 from temporalio.exceptions import ApplicationError

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from activitykit import OneMachine
 from casekit import (
     WAY_OUT,
     called,
@@ -25,7 +26,6 @@ from casekit import (
 )
 from driver_clouds import AwsCloud, delete_until_gone, machine
 from lifekit import eventually
-from onemachine import OneMachine
 from stubs import NODE, VM, Machines, classified, not_yet, stubbed
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from drainkit import CLAIMS, VOLUMES, Drain
-from kube_wire import PODS
+from kubekit import PODS
 
 from activities.drain.budgets import misconfigured
 from resources.calls.drain import DrainOutput

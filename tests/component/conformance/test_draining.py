@@ -26,7 +26,7 @@ from casekit import (
 )
 from drainkit import NODE as DRAINED
 from drainkit import Drain
-from kube_wire import NODES
+from kubekit import NODES
 from lifekit import eventually
 from stubs import Machines, classified, not_yet
 from temporalio.exceptions import ApplicationError

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from activitykit import OneMachine, instance
 from casekit import LATE, called, delete, ended, past_both_looks, phase, reason, running, state
 from driver_clouds import AwsCloud, calls, delete_until_gone, fault, machine, mark, until
 from faultkit import Fault, faulty_worker
 from flows import FLOWS
-from kube_wire import NODES
+from kubekit import NODES
 from lifekit import Stack, eventually, new_stack
-from onemachine import OneMachine, instance
 from stubs import NODE, VM, Machines, classified, looked
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from activitykit import OneMachine, instance
 from casekit import called, delete, ended
 from lifekit import eventually
-from onemachine import OneMachine, instance
 from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError

@@ -4,8 +4,8 @@ the simulated EC2. docs/conformance.md is the table."""
 from __future__ import annotations
 
 import pytest
+from activitykit import OneMachine, instance
 from driver_clouds import AwsCloud, calls, delete_until_gone, fault, machine, mark, mutating
-from onemachine import OneMachine, instance
 from temporalio.exceptions import ApplicationError
 
 from drivers.errors import DriverError

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kube_wire import KubeTarget, simulated
+from kubekit import KubeTarget, simulated
 from kubernetes.aio.client import ApiClient
 from realkube import CERTIFICATES, real_kube, required_assets
 

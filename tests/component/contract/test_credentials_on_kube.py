@@ -10,11 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from credentialkit import Plugin, new_certificate, write_kubeconfig
-from kube_wire import NODES, KubeTarget, unique
-from kube_world import SECRETS
+from kubekit import NODES, SECRETS, KubeTarget, Plugin, new_certificate, unique, write_kubeconfig
 from lifekit import eventually
-from process_support import children
+from processkit import children
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world
 

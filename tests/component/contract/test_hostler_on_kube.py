@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from drainkit import BUDGETS, NODE, VM, Drain
-from kube_wire import NODES, PODS, KubeTarget
+from kubekit import NODES, PODS, KubeTarget
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.cluster.node import NodeActivities

@@ -6,7 +6,7 @@ from __future__ import annotations
 import flows
 import pytest
 from faultkit import Fault
-from flows_birth import BIRTHS as FLOWS
+from flows_machine import BIRTHS as FLOWS
 from lifekit import Stack
 from matrixkit import EVERYTHING, SABOTAGE, Strikes, check_saboteurs, check_struck, check_subset, sabotaged, with_lag
 from saboteurs import SABOTEURS

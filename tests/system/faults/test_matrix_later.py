@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from flows_class import CLASSES
-from flows_drain import DRAINS
 from flows_later import LATER
-from flows_preserve import PRESERVED
+from flows_machine import DRAINS, PRESERVED
 from lifekit import Stack
 from matrixkit import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 

@@ -1,9 +1,12 @@
-"""Looking at processes from outside: whether they live, whose children they are."""
+"""Processes from outside: whether they live, whose children they are; and ports for those that tests start."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import random
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -47,3 +50,18 @@ def children(parent: int) -> list[int]:
     listing = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in listing.splitlines()]
     return [pid for pid, of in pairs if of == parent]
+
+
+# -- ports for processes that tests start -----------------------------------------------------------------------------
+
+QUIET = range(20_000, 32_000)
+"""Ports below those that the kernel gives to anybody who asks for any, as the tests beside this one do all the time."""
+
+
+def free_port() -> int:
+    """A free port, which is still free when the process that it is for binds it."""
+    while True:
+        port = random.choice(QUIET)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

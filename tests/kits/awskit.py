@@ -1,15 +1,36 @@
-"""A machine with its VM whose class changes, and what is at the cloud then."""
+"""Short forms of what tests of AWS often say, and a machine with its VM whose class changes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from aws_helpers import instance_of
 from driver_clouds import AwsCloud, Given, calls, machine
+from pydantic import SecretStr
 
 from drivers.base import MachineStatus, UpdateMachineResponse
 from drivers.errors import PartialUpdate
+
+SUBNET = "subnet-0a1b2c3d4e5f60001"
+NIC = {"subnetID": SUBNET, "securityGroupIDs": ["sg-0a1b2c3d4e5f60001"]}
+KEPT_DISK = {"deviceName": "/dev/sdf", "ebs": {"volumeSize": 5, "deleteOnTermination": False}}
+ROOT_DISK = {"deviceName": "/root", "ebs": {"volumeSize": 20}}
+
+
+def secret(**values: str) -> dict[str, SecretStr]:
+    return {k: SecretStr(v) for k, v in values.items()}
+
+
+def instance_of(ec2: Any, provider_id: str) -> dict[str, Any]:
+    reply = ec2.describe_instances(InstanceIds=[provider_id.rsplit("/", 1)[-1]])
+    return dict(reply["Reservations"][0]["Instances"][0])
+
+
+def tags(resource: dict[str, Any]) -> dict[str, str]:
+    return {t["Key"]: t["Value"] for t in resource.get("Tags") or resource.get("TagSet") or []}
+
+
+# -- a machine with its VM whose class changes ------------------------------------------------------------------------
 
 ALWAYS: dict[str, Any] = {"times": None}
 MUST = {"kubernetes.io/cluster/shoot--test--one": "1", "kubernetes.io/role/node": "1"}

@@ -1,23 +1,31 @@
-"""A Kubernetes API under test: the simulator or a real server, through the official client and as plain JSON."""
+"""A simulated API server without controllers, its wire, and kubeconfigs whose credentials rotate."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import ssl
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import yaml
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from kubernetes.aio import client as kubernetes_client
+from realkube_certificates import client_certificate
 
-from simulator.frame import Frame
+from simulator.frame import Call, Frame
 from simulator.kube import KubeApi
 
 Obj = dict[str, Any]
@@ -225,3 +233,143 @@ async def serving(api: KubeApi) -> AsyncIterator[KubeTarget]:
 async def simulated() -> AsyncIterator[KubeTarget]:
     async with serving(KubeApi(Frame(), admin_token=ADMIN_TOKEN)) as target:
         yield target
+
+
+# -- a simulated API server of a test's own ---------------------------------------------------------------------------
+
+SECRETS = "/api/v1/namespaces/kube-system/secrets"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TOKEN_ID, TOKEN_SECRET = "abcdef", "0123456789abcdef"
+TOKEN = f"{TOKEN_ID}.{TOKEN_SECRET}"
+BEGIN, END = "-----BEGIN HOSTLER BEARER TOKEN-----\n", "\n-----END HOSTLER BEARER TOKEN-----\n"
+
+
+class World:
+    def __init__(self, frame: Frame, api: KubeApi, kube: KubeTarget) -> None:
+        self.frame = frame
+        self.api = api
+        self.kube = kube
+
+    def last(self, operation: str) -> Call:
+        return self.frame.calls(operation=operation)[-1]
+
+    async def kubelet(self, name: str) -> str:
+        """The token of a kubelet that joined as it should."""
+        await bootstrap_secret(self.kube)
+        made = await self.kube.call("POST", REQUESTS, signing_request(name), token=TOKEN)
+        certificate = (await self.kube.get(f"{REQUESTS}/{made.ok()['metadata']['name']}"))["status"]["certificate"]
+        return issued(certificate)
+
+
+@contextlib.asynccontextmanager
+async def new_world() -> AsyncIterator[World]:
+    frame = Frame()
+    api = KubeApi(frame, admin_token=ADMIN_TOKEN)
+    async with serving(api) as kube:
+        yield World(frame, api, kube)
+
+
+async def bootstrap_secret(kube: KubeTarget, kind: str = "bootstrap.kubernetes.io/token", **data: str) -> None:
+    name = f"bootstrap-token-{TOKEN_ID}"
+    content = {"token-id": TOKEN_ID, "token-secret": TOKEN_SECRET, "usage-bootstrap-authentication": "true", **data}
+    await kube.call("DELETE", f"{SECRETS}/{name}")
+    await kube.create(SECRETS, {"metadata": {"name": name}, "type": kind, "stringData": content})
+
+
+def signing_request(name: str, *, organization: str = "system:nodes", usages: tuple[str, ...] = ()) -> Obj:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{name}"),
+        ]
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(subject)
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    return {
+        "metadata": {"generateName": "csr-"},
+        "spec": {
+            "request": base64.b64encode(pem).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": list(usages or ("digital signature", "client auth")),
+        },
+    }
+
+
+def issued(certificate: str) -> str:
+    block = base64.b64decode(certificate).decode()
+    assert block.startswith(BEGIN)
+    assert block.endswith(END)
+    return block.removeprefix(BEGIN).removesuffix(END)
+
+
+# -- kubeconfigs whose credentials rotate -----------------------------------------------------------------------------
+
+VERSION = "client.authentication.k8s.io/v1"
+
+PLUGIN = """\
+import json, os, pathlib, sys
+here = pathlib.Path(sys.argv[1])
+with (here / "asked").open("a") as asked:
+    asked.write(os.environ["KUBERNETES_EXEC_INFO"] + "\\n")
+exec(compile((here / "does").read_text(), "does", "exec"))
+"""
+
+
+def write_kubeconfig(file: Path, kube: KubeTarget, user: dict[str, Any], **cluster: Any) -> Path:
+    config = yaml.safe_load(kube.kubeconfig())
+    config["users"][0]["user"] = user
+    config["clusters"][0]["cluster"] |= cluster
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+class Plugin:
+    """A credential plugin as a program; what it does can be changed while it is in use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._script = folder / "plugin.py"
+        self._script.write_text(PLUGIN)
+
+    def user(self, **more: Any) -> dict[str, Any]:
+        arguments = [str(self._script), str(self.folder)]
+        # Without what a test environment's Python imports at its start: a plugin that is slow to begin tests nothing.
+        program = {"command": sys.executable, "args": ["-I", "-S", *arguments], "interactiveMode": "Never"}
+        return {"exec": {"apiVersion": VERSION, **program, **more}}
+
+    def does(self, code: str) -> None:
+        (self.folder / "does").write_text(code)
+
+    def gives(self, expires: datetime | None = None, version: str = VERSION, **status: str) -> None:
+        if expires is not None:
+            status["expirationTimestamp"] = expires.isoformat().replace("+00:00", "Z")
+        answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+        self.does(f"print({json.dumps(answer)!r})")
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        """What it was asked at each run."""
+        file = self.folder / "asked"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def new_certificate(ca_file: Path, name: str) -> tuple[str, str]:
+    """A client's certificate with its key, as PEM. The authority's key, ca.key, lies beside its certificate."""
+    authority = x509.load_pem_x509_certificate(ca_file.read_bytes())
+    ca_key = serialization.load_pem_private_key(ca_file.with_name("ca.key").read_bytes(), None)
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = client_certificate(subject, key.public_key(), authority, ca_key)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return (
+        certificate.public_bytes(encoding).decode(),
+        key.private_bytes(encoding, form, serialization.NoEncryption()).decode(),
+    )
