@@ -104,6 +104,9 @@ class _Loader(yaml.SafeLoader):
         text = str(self.construct_scalar(node)).replace("_", "")
         return float(text.replace(".", "", 1)) if text.lower().lstrip("+-") in (".inf", ".nan") else float(text)
 
+    def construct_yaml_timestamp(self, node: Any) -> str:
+        return str(self.construct_scalar(node))  # somebody has written !!timestamp
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Numbers as keys become text, as in JSON. A word for true or false is refused: kubectl would make the key
         `true` of `on`."""
@@ -128,9 +131,8 @@ def _as_key(key: Any) -> Any:
     return str(key) if isinstance(key, int) else key
 
 
-for _name in ("bool", "int", "float"):
+for _name in ("bool", "int", "float", "timestamp"):
     _Loader.add_constructor(f"{_TAG}{_name}", getattr(_Loader, f"construct_yaml_{_name}"))
-_Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_scalar)  # where somebody has written !!timestamp
 
 
 def reads_as_text(scalar: str) -> bool:

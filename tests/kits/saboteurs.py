@@ -129,12 +129,12 @@ def break_i5() -> None:
     updated = MachineActivities.update_machine
 
     @activity.defn(name="update_machine")
-    async def looking(self: MachineActivities, input: UpdateInput) -> UpdateOutput:
+    async def looking(self, input: UpdateInput) -> UpdateOutput:
         """Looks at the VM first, whatever is known of it: the look that meets the error."""
         return await updated(self, input.model_copy(update={"tagged": False}))
 
     MachineActivities._look = hasty  # type: ignore[method-assign]
-    MachineActivities.update_machine = looking  # type: ignore[method-assign]
+    MachineActivities.update_machine = looking  # type: ignore[assignment]
 
 
 def break_i5_timer() -> None:

