@@ -46,7 +46,7 @@ check: $(STAMP)  ## Tests that need no server, within a minute
 test: $(STAMP)  ## What a change should pass; ARGS="tests/system/test_up.py -x" for some, JOBS=0 in one process
 	@$(PYTEST) $(or $(ARGS),-m "not system or core")
 
-test-all: $(STAMP)  ## All tests
+test-all: $(STAMP)  ## All tests, with the variations that CI leaves out
 	@$(PYTEST) $(ARGS)
 
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube

@@ -47,7 +47,7 @@ from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
-from resources.queues import queues
+from resources.queues import Routes, queues
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter.outlet import Formatter, complain
 from starter.sdk import limits
@@ -58,6 +58,7 @@ from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.pool.rollout import RolloutWorkflow
+from workflows.routing import Routing
 from workflows.runner import Runner, Tasks
 
 log = logging.getLogger("hostler.worker")
@@ -121,7 +122,7 @@ def build(
     for each in ACTIVITIES:
         served[each.role] += methods(each(deps))
     common: dict[str, Any] = {
-        "interceptors": [*interceptors, Boundary()],
+        "interceptors": [*interceptors, Boundary(), Routing(Routes(settings))],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
         "max_concurrent_activities": ours.max_concurrent_activities,
         # A cancellation travels only on heartbeats.
@@ -181,6 +182,7 @@ async def running(
             )
         for worker in workers:
             await stack.enter_async_context(worker)
+        stack.push_async_callback(_shut_down, workers)
         # Each asks the server first; until then /healthz would call it dead. One that fails cancels this wait.
         while not all(w.is_running for w in workers):  # noqa: ASYNC110 - the SDK has no event for it
             await asyncio.sleep(0.01)
@@ -196,6 +198,11 @@ async def running(
 
         await stack.enter_async_context(followed(client, replace))
         yield workers
+
+
+async def _shut_down(workers: Sequence[Worker]) -> None:
+    """Shuts all down at the same time: one after the other, each might take the whole time for a graceful end."""
+    await asyncio.gather(*(worker.shutdown() for worker in workers))
 
 
 async def lost(tasks: Tasks, meter: MetricMeter) -> list[str]:

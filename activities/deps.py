@@ -18,6 +18,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Blocking, Cloud
+from activities.departures import Departures
 from activities.kube.client import ApiServers
 from activities.metered import MeteredDriver
 from activities.places import Places
@@ -38,6 +39,13 @@ def credentials_of(target: Target) -> SecretRef:
     return target.credentials_secret_ref or target.secret_ref
 
 
+def _account_key(provider: str, spec: dict[str, Any], ref: SecretRef) -> str:
+    try:
+        return Account.of(provider, spec, ref, None).key
+    except UnknownScope:  # a stale spec, for a VM whose id says where it is
+        return f"{provider}//{ref.namespace}/{ref.name}"
+
+
 class Deps:
     def __init__(self, settings: Settings, client: Client) -> None:
         self.settings = settings
@@ -55,6 +63,7 @@ class Deps:
         until when that is believed, by the monotonic clock."""
         self._drivers: dict[str, Driver] = {}
         self._places: dict[str, Places] = {}
+        self._departures: dict[str, Departures] = {}
         self._waits = self.meter.create_histogram_timedelta(
             "hostler_driver_call_wait", "How long calls of drivers waited for a place of their account"
         )
@@ -111,6 +120,14 @@ class Deps:
                 raise
             return default
 
+    async def credentials_for(self, target: Target) -> Mapping[str, SecretStr]:
+        return await self.credentials(target.provider, credentials_of(target))
+
+    def departures(self, target: Target) -> Departures:
+        """The VMs on their way out of the account that the target's VM is in."""
+        account = _account_key(target.provider, target.provider_spec, credentials_of(target))
+        return self._departures.setdefault(account, Departures())
+
     def cloud(self, target: Target) -> Cloud:
         """Makes calls whose "not found" is about the account that the target's VM was made in, and no other."""
         ref = credentials_of(target)
@@ -132,7 +149,7 @@ class Deps:
         return kind(
             machine=await self.identity(target),
             provider_spec=target.provider_spec,
-            secret=await self.credentials(target.provider, credentials_of(target)),
+            secret=await self.credentials_for(target),
             **fields,
         )
 
@@ -142,10 +159,7 @@ class Deps:
 
         The driver's own timeout bounds them, so that no thread is left behind for ever.
         """
-        try:
-            account = Account.of(provider, spec, ref, None).key
-        except UnknownScope:  # a stale spec, for a VM whose id says where it is
-            account = f"{provider}//{ref.namespace}/{ref.name}"
+        account = _account_key(provider, spec, ref)
         if account not in self._places:
             cloud = self.cloud_settings(provider)
             quarter = max(1, self.settings.worker.max_concurrent_activities // 4)

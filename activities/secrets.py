@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretBytes, SecretStr
 
 from activities.kube.client import ApiServers, secret_path
 from resources.machine.manifest import SecretRef
@@ -31,6 +31,8 @@ class SecretData(BaseModel):
     version: str
     """Changes with the content: resourceVersion, or a hash of a directory's or the environment's values."""
     values: Mapping[str, SecretStr]
+    binary: Mapping[str, SecretBytes] = Field(default_factory=dict)
+    """Values that are no text: compressed user data is one. What else lies in the same Secret is nobody's business."""
 
     def require(self, key: str, ref: SecretRef) -> SecretStr:
         if key not in self.values:
@@ -50,10 +52,10 @@ class Secrets:
         source = self._settings.secrets.source
         if source == "kubernetes":
             return await self._kubernetes(ref)
-        values = self._directory(ref) if source == "directory" else _environment(ref)
-        if not values:
+        data = self._directory(ref) if source == "directory" else _environment(ref)
+        if not data:
             raise SecretMissing(f"Secret {ref.namespace}/{ref.name} is not in the {source} with the secrets")
-        return SecretData(version=_hash(values), values=values)
+        return _secret(_hash(data), data)
 
     def account_default(self, provider: str) -> Mapping[str, SecretStr] | None:
         """The account's default credentials from the worker's settings, key to file."""
@@ -77,16 +79,16 @@ class Secrets:
         if found is None:
             raise SecretMissing(f"Secret {ref.namespace}/{ref.name} does not exist in cluster {kube.name}")
         data = {k: base64.b64decode(v) for k, v in (found.get("data") or {}).items()}
-        return SecretData(version=found["metadata"]["resourceVersion"], values=_texts(data))
+        return _secret(found["metadata"]["resourceVersion"], data)
 
-    def _directory(self, ref: SecretRef) -> dict[str, SecretStr]:
+    def _directory(self, ref: SecretRef) -> dict[str, bytes]:
         root = self._settings.secrets.directory
         if root is None:
             raise SettingsError("secrets.directory: needed when secrets.source is directory")
         folder = self._settings.path(root) / ref.namespace / ref.name
         for _ in range(3):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # not there, or swapped meanwhile
-                return _texts(_files(folder))
+                return _files(folder)
         return {}
 
 
@@ -97,24 +99,24 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {f.name: f.read_bytes() for f in sorted(one.iterdir()) if f.is_file()}
 
 
-def _texts(data: Mapping[str, bytes]) -> dict[str, SecretStr]:
-    """The values as text. One that is not UTF-8 is left out: none of ours is, and others' keys may lie in the same
-    Secret."""
-    values = {}
+def _secret(version: str, data: Mapping[str, bytes]) -> SecretData:
+    values, binary = {}, {}
     for key, raw in data.items():
-        with contextlib.suppress(UnicodeDecodeError):
+        try:
             values[key] = SecretStr(raw.decode())
-    return values
+        except UnicodeDecodeError:
+            binary[key] = SecretBytes(raw)
+    return SecretData(version=version, values=values, binary=binary)
 
 
-def _environment(ref: SecretRef) -> dict[str, SecretStr]:
+def _environment(ref: SecretRef) -> dict[str, bytes]:
     """The variables HOSTLER_SECRET_<NAMESPACE>_<NAME>__<key>, with characters other than letters and digits as `_`."""
     prefix = "HOSTLER_SECRET_" + re.sub(r"[^A-Z0-9]", "_", f"{ref.namespace}_{ref.name}".upper()) + "__"
-    return {k.removeprefix(prefix): SecretStr(v) for k, v in os.environ.items() if k.startswith(prefix)}
+    return {k.removeprefix(prefix): os.fsencode(v) for k, v in os.environ.items() if k.startswith(prefix)}
 
 
-def _hash(values: Mapping[str, SecretStr]) -> str:
+def _hash(data: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for key in sorted(values):
-        digest.update(f"{key}\0{values[key].get_secret_value()}\0".encode())
+    for key in sorted(data):
+        digest.update(b"%s\0%s\0" % (key.encode(), data[key]))
     return digest.hexdigest()[:16]

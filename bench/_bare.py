@@ -96,7 +96,7 @@ class BareMachine:
         create = CreateInput(target=target, attempt=1, started=now, deadline=now + timedelta(minutes=20))
         made = await workflow.execute_activity_method(BareActivities.create, create, **call)
         workflow.upsert_search_attributes([attributes.PROVIDER_ID.value_set(indexed(made.provider_id))])
-        update = UpdateInput(target=target.model_copy(update={"provider_id": made.provider_id}))
+        update = UpdateInput(target=target.model_copy(update={"provider_id": made.provider_id}), tagged=made.tagged)
         await workflow.execute_activity_method(BareActivities.post_start, update, **call)
         await workflow.wait_condition(lambda: self.node is not None and self.node.ready)
         assert self.node is not None

@@ -33,7 +33,7 @@ async def serve(kubeconfig: Path, timings: Timings) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Simulator(SimulatorSettings(cluster="bench", timings=timings)) as simulator:
         _write(kubeconfig, simulator.kubeconfig)
-        print(json.dumps({"ec2": simulator.ec2_url, "admin": simulator.admin_url}), flush=True)
+        print(json.dumps({"ec2": simulator.cloud_urls["aws"], "admin": simulator.admin_url}), flush=True)
         await stop.wait()
 
 

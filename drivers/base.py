@@ -55,6 +55,10 @@ class MachineRequest(Request):
 class CreateMachineRequest(MachineRequest):
     user_data: SecretStr
     """Rendered, plain text; the driver encodes it as the cloud wants it."""
+    compressed: bool = False
+    """It came compressed by gzip, and goes to the cloud so, for which the limit on its size counts then."""
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Of the node template, those that the driver reads (resources.clouds.Provider.annotations)."""
     token: str
     """Idempotency token: the same token and the same request never make a second VM."""
 
@@ -147,6 +151,10 @@ class DeleteMachineRequest(MachineRequest):
     provider_id: str | None = None
     """The VM of this id, if there is one, and in any case everything that carries the machine's uid tag."""
     token: str = ""
+    going: list[str] = Field(default_factory=list)
+    """What the pass before answered as `going`. While these are all that is there, nothing but them is looked at."""
+    kept: list[str] = Field(default_factory=list)
+    """What the pass before answered as `kept`."""
 
 
 class Evidence(StrEnum):
@@ -169,6 +177,9 @@ class DeleteMachineResponse(Request):
     vms: dict[str, str] = Field(default_factory=dict)
     """providerID of each VM of the machine that the cloud still shows, in whatever state, to its node_name (as in
     MachineStatus), which many clouds give only for a living one."""
+    going: list[str] = Field(default_factory=list)
+    """providerIDs of its VMs, where all that is left to do is to wait for them to end. Empty where a pass is due, and
+    for a driver that never says so."""
 
 
 class ListMachinesRequest(Request):
@@ -178,6 +189,8 @@ class ListMachinesRequest(Request):
     cluster: str
     provider_spec: dict[str, Any]
     secret: Mapping[str, SecretStr] = Field(default_factory=dict)
+    provider_ids: list[str] = Field(default_factory=list)
+    """If given, these VMs instead, whosever they are; one that the cloud does not know is no error."""
 
 
 class ListMachinesResponse(Request):
@@ -228,7 +241,8 @@ class Driver(Protocol):
     def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
         """Makes one pass: it has everything of the machine deleted, releases what is kept, and says what is left.
 
-        Idempotent: called until it answers `terminated`, or `not_found` twice, further apart than the lag window.
+        Idempotent: called until it answers `terminated`, or `not_found` twice, further apart than the lag window. A
+        pass that answers `going` may be followed by reads of these VMs (`list_machines`) until one of them has ended.
         """
 
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:

@@ -53,10 +53,13 @@ def about(error: DriverError, resources: Iterable[str]) -> DriverError:
     )
 
 
-def words_of(user_data: str) -> list[str]:
-    """The whole of the user data, encoded too, and every longer word in it, in case an error quotes it."""
+def words_of(user_data: str | bytes) -> list[str]:
+    """The whole of the user data, encoded too, and every longer word in it, in case an error quotes it. Compressed user
+    data has no words: nobody can quote it but encoded."""
     if not user_data:
         return []
+    if isinstance(user_data, bytes):
+        return [base64.b64encode(user_data).decode()]
     words = sorted(_WORD.findall(user_data), key=len, reverse=True)
     return [user_data, base64.b64encode(user_data.encode()).decode(), *words]
 

@@ -1,11 +1,15 @@
 """YAML as a person gives it, within bounds: its size, its depth, and what its aliases would expand to.
 
-What PyYAML makes of a scalar is left as it is.
+A scalar is what kubectl makes of it (sigs.k8s.io/yaml: goyaml.v2, resolve.go): a number, one of YAML 1.1's words for
+true and false, null, or text. A time of day (`22:30`), a date and a MAC address are text, which PyYAML by itself reads
+as numbers of base 60 and as dates.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+from typing import Any, ClassVar
 
 import yaml
 
@@ -21,8 +25,31 @@ class DocumentError(ValueError):
     """The document cannot be read; the message says where in it (`:LINE`, or nothing) and why."""
 
 
+_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_INT = re.compile(r"[-+]?(?:0[bB][01_]+|0[oO]?[0-7_]+|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*|0)")
+_FLOAT = re.compile(
+    r"(?:[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
+)
+_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile("~|null|Null|NULL|")
+_RESOLVERS = [
+    (f"{_TAG}bool", re.compile("|".join((*_TRUE, *_FALSE)))),
+    (f"{_TAG}int", _INT),
+    (f"{_TAG}float", _FLOAT),
+    (f"{_TAG}null", _NULL),
+    (f"{_TAG}merge", re.compile("<<")),
+]
+"""In this order: what is no whole number may be one with a fraction."""
+
+
 class _Loader(yaml.SafeLoader):
     """Counts while it composes: an alias costs what it stands for, before anything is made of it."""
+
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
+        None: [(tag, re.compile(f"(?:{pattern.pattern})\\Z")) for tag, pattern in _RESOLVERS]
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -63,6 +90,29 @@ class _Loader(yaml.SafeLoader):
             keys.add((key.tag, key.value))
         return node
 
+    def construct_yaml_bool(self, node: Any) -> bool:
+        return self.construct_scalar(node) in _TRUE
+
+    def construct_yaml_int(self, node: Any) -> int:
+        digits = str(self.construct_scalar(node)).replace("_", "")
+        bare = digits.lstrip("+-")
+        if bare.startswith("0") and bare.isdecimal() and len(bare) > 1:
+            return int(digits, 8)  # Go takes a leading zero for base 8
+        return int(digits, 0)
+
+    def construct_yaml_float(self, node: Any) -> float:
+        text = str(self.construct_scalar(node)).replace("_", "")
+        return float(text.replace(".", "", 1)) if text.lower().lstrip("+-") in (".inf", ".nan") else float(text)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Numbers as keys become text, as in JSON. A word for true or false is refused: kubectl would make the key
+        `true` of `on`."""
+        found = super().construct_mapping(node, deep)
+        if any(isinstance(key, bool) for key in found):
+            words = "a key reads as true or false; put it in quotes"
+            raise yaml.MarkedYAMLError(None, None, words, node.start_mark)
+        return {_as_key(key): value for key, value in found.items()}
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
@@ -70,6 +120,17 @@ class _Loader(yaml.SafeLoader):
             # A nonexistent date, a number of 5,000 digits, a key that is a list.
             words = f"it cannot be read as {str(node.tag).rsplit(':', 1)[-1]} ({type(e).__name__})"
             raise yaml.MarkedYAMLError(None, None, words, node.start_mark) from None
+
+
+def _as_key(key: Any) -> Any:
+    if isinstance(key, float) and math.isfinite(key):
+        return f"{key:g}"
+    return str(key) if isinstance(key, int) else key
+
+
+for _name in ("bool", "int", "float"):
+    _Loader.add_constructor(f"{_TAG}{_name}", getattr(_Loader, f"construct_yaml_{_name}"))
+_Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_yaml_str)  # where somebody has written !!timestamp
 
 
 def documents(text: str) -> list[Any]:

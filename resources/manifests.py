@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
-from resources.clouds import UnknownProvider, provider_of
+from resources.clouds import UnknownProvider, annotation_mistakes, provider_of
 from resources.documents import DocumentError, documents
 from resources.machine.manifest import (
     DEFAULT_NODE_CONDITIONS,
@@ -199,9 +199,19 @@ def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
     elif isinstance(manifest, Secret):
         loaded.secrets.append(manifest)
     elif isinstance(manifest, MachineDeployment):
+        _check_annotations(manifest.spec.template.spec, f"{where}: spec.template.spec")
         loaded.pools.append(manifest)
     elif isinstance(manifest, Machine):
+        _check_annotations(manifest.spec, f"{where}: spec")
         loaded.machines.append(manifest)
+
+
+def _check_annotations(spec: MachineSpec, where: str) -> None:
+    """Raises ManifestError for an annotation of the node template that a cloud's driver could not read."""
+    wrong = annotation_mistakes(spec.node_template.metadata.annotations)
+    if wrong:
+        lines = [f"{where}.nodeTemplate.metadata.annotations.{key}: {words}" for key, words in wrong]
+        raise ManifestError("\n".join(shown(line, ERROR_MOST) for line in lines))
 
 
 def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
@@ -214,6 +224,9 @@ def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
         spec = provider.spec.model_validate(manifest.provider_spec)
     except ValidationError as e:
         raise ManifestError(_explain(e, where, "providerSpec.")) from None
+    if mistakes := [*spec.mistakes(), *spec.crowding()]:
+        lines = [shown(f"{where}: providerSpec.{path}: {words}", ERROR_MOST) for path, words in mistakes]
+        raise ManifestError("\n".join(few(lines, ERRORS_SHOWN)))
     return [
         *(f"{path}: unknown field, ignored" for path in unknown_fields(spec)),
         *(f"{path}: {advice}" for path, advice in spec.deprecations()),
@@ -248,10 +261,13 @@ def shown(text: str, most: int) -> str:
 def _explain(error: ValidationError, where: str, prefix: str = "") -> str:
     """One line per wrong field. The input is never quoted: it may be a secret."""
     lines = []
-    for e in error.errors(include_url=False, include_input=False):
+    for e in error.errors(include_url=False):
         steps = (f"[{p}]" if isinstance(p, int) else f".{shown(p, NAME_MOST)}" for p in e["loc"])
         path = "".join(steps).lstrip(".")
         message = shown(e["msg"].removeprefix("Value error, "), ERROR_MOST)
+        if e["type"] == "string_type" and isinstance(e["input"], bool | int | float):
+            what = "true or false" if isinstance(e["input"], bool) else "a number"
+            message += f"; YAML reads it as {what}: put it in quotes"
         lines.append(f"{where}: {prefix}{path}: {message}" if path else f"{where}: {prefix.rstrip('.')} {message}")
     return "\n".join(few(lines, ERRORS_SHOWN))
 

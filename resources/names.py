@@ -131,6 +131,6 @@ def drain_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
     return f"{prefix}-drain-{cluster}"
 
 
-def cloud_queue(provider: str, prefix: str = DEFAULT_QUEUE) -> str:
-    """The queue of driver calls; one per provider account, so that its rate limit is the queue's."""
-    return f"{prefix}-cloud-{provider.lower()}"
+def cloud_queue(provider: str, prefix: str = DEFAULT_QUEUE, own: str = "") -> str:
+    """The queue of driver calls. `own`: of those accounts to whom the settings give this one of their own."""
+    return f"{prefix}-cloud-{provider.lower()}" + (f"-{own}" if own else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from resources import names
 from resources.settings import Role, Settings
@@ -18,6 +19,14 @@ class Queue:
     """Activities a second, all together. None: no limit."""
     per_account: float | None = None
     """Activities a second for each cloud account, as the settings want it."""
+    provider: str = ""
+    """Of a cloud's queue: the cloud's name in the settings."""
+    accounts: tuple[str, ...] | None = None
+    """Of a queue for some accounts of its cloud alone: patterns of their keys."""
+
+    def takes(self, account: str) -> bool:
+        """Whether it is this account's own. Secrets' names are lower-case, so case does not count."""
+        return any(fnmatchcase(account.lower(), pattern.lower()) for pattern in self.accounts or ())
 
 
 def queues(settings: Settings, clusters: Iterable[str]) -> Iterator[Queue]:
@@ -28,6 +37,34 @@ def queues(settings: Settings, clusters: Iterable[str]) -> Iterator[Queue]:
         yield Queue(names.cluster_queue(cluster, prefix), "cluster")
         yield Queue(names.watch_queue(cluster, prefix), "watch")
         yield Queue(names.drain_queue(cluster, prefix), "drain")
+    yield from cloud_queues(settings)
+
+
+def cloud_queues(settings: Settings) -> Iterator[Queue]:
+    """For each cloud first the queue that its accounts share."""
     for provider, cloud in settings.clouds.items():
-        name = names.cloud_queue(provider, prefix)
-        yield Queue(name, "cloud", cloud.calls_per_second, cloud.calls_per_second_per_account)
+        each = cloud.calls_per_second_per_account
+        shared = names.cloud_queue(provider, settings.queue_prefix)
+        yield Queue(shared, "cloud", cloud.calls_per_second, each, provider)
+        for own, queue in cloud.queues.items():
+            name = names.cloud_queue(provider, settings.queue_prefix, own)
+            yield Queue(name, "cloud", queue.calls_per_second, each, provider, tuple(queue.accounts))
+
+
+class Routes:
+    """Which task queue an account's calls go to."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._own: dict[str, list[Queue]] = {}
+        """By the queue that all accounts of a cloud share."""
+        for queue in cloud_queues(settings):
+            if queue.accounts:
+                shared = names.cloud_queue(queue.provider, settings.queue_prefix)
+                self._own.setdefault(shared, []).append(queue)
+
+    def __bool__(self) -> bool:
+        return bool(self._own)
+
+    def queue(self, shared: str, account: str) -> str:
+        """The account's own queue where the settings give it one, else the one of all. `account` is Account.key."""
+        return next((queue.name for queue in self._own.get(shared, ()) if queue.takes(account)), shared)

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from resources.base import Duration
+from resources.base import Duration, Key
 from resources.documents import DocumentError, documents
 from resources.endpoints import in_clear
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
@@ -76,6 +76,19 @@ def _endpoint(value: str | None) -> str | None:
     return value
 
 
+class AccountQueue(Section):
+    """A task queue of their own for the calls of some accounts, `hostler-cloud-<provider>-<name>`."""
+
+    accounts: list[Key]
+    """Keys of accounts, `<provider>/<scope>/<Secret's namespace>/<Secret's name>`, or shell patterns of them. None: the
+    queue is polled on, and gets nothing new."""
+    calls_per_second: float | None = Field(default=None, gt=0)
+    """Of the whole task queue, enforced by every server."""
+
+
+QueueName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+
+
 class CloudSettings(Section):
     endpoint: Annotated[str | None, AfterValidator(_endpoint)] = None
     """Used instead of the cloud's own endpoint, e.g. a simulator's. It must be https, unless it is on loopback."""
@@ -84,6 +97,8 @@ class CloudSettings(Section):
     calls_per_second_per_account: float | None = Field(default=None, gt=0)
     """Limit for each account (Secret and region) in the task queue, enforced by the server, so that no account waits
     for another one."""
+    queues: dict[QueueName, AccountQueue] = Field(default_factory=dict)
+    """Accounts with a task queue of their own, by its name. Of several that fit an account the first one counts."""
     calls_at_once_per_account: int | None = Field(default=None, ge=1)
     """Of each account (Secret and region) in one worker: so many activities and threads are kept by one that does not
     answer. Null: a quarter of worker.maxConcurrentActivities, 25. Calls of 2 s are 12 a second then, more than EC2

@@ -20,6 +20,9 @@ class Timings(Value):
     """An activity that is silent for so long is taken for dead and tried again."""
     call_timeout: Span = timedelta(minutes=1)
     """Start to close of one attempt of an activity that makes a few calls."""
+    again: Span = timedelta(seconds=1)
+    """Before the second try of a machine's call that failed for a moment; the waits before the third to the fifth are
+    each twice as long. After that its error class decides."""
     poll: Span = timedelta(seconds=5)
     """Between two passes of an activity that waits for something outside."""
     vm_look: Span = timedelta(seconds=30)
@@ -44,6 +47,7 @@ class Timings(Value):
     def fast() -> Timings:
         return Timings(
             heartbeat=timedelta(seconds=1),
+            again=timedelta(milliseconds=200),
             poll=timedelta(milliseconds=500),
             vm_look=timedelta(0),
             cloud_watch=timedelta(seconds=1),

@@ -15,8 +15,9 @@ import sys
 import threading
 from pathlib import Path
 
+from resources.clouds import simulations
 from simulator.kubelet import Timings
-from simulator.server import PortTakenError, Simulator, SimulatorSettings
+from simulator.server import CloudSettings, PortTakenError, Simulator, SimulatorSettings
 
 SPEEDS = {"fast": Timings.fast, "demo": Timings.demo}
 
@@ -34,21 +35,31 @@ def main() -> int:
 
 def _settings(options: argparse.Namespace) -> SimulatorSettings:
     cluster = options.api_server_kubeconfig
+    clouds = {name: s for name, s in simulations().items() if name in (options.cloud or simulations())}
     return SimulatorSettings(
         kube_port=options.kube_port,
-        ec2_port=options.ec2_port,
         admin_port=options.admin_port,
+        clouds={name: CloudSettings(port=getattr(options, f"{s.service}_port")) for name, s in clouds.items()},
         api_server_kubeconfig=None if cluster is None else cluster.read_text(),
         state_dir=options.state_dir,
         cluster=options.cluster,
-        timings=SPEEDS[options.speed](),
+        timings=_timings(options),
     )
+
+
+def _timings(options: argparse.Namespace) -> Timings:
+    timings = SPEEDS[options.speed]()
+    given = {} if options.terminate is None else {"terminate": options.terminate}
+    return Timings.model_validate({**timings.model_dump(), **given})
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simulator", description=__doc__)
     parser.add_argument("--state-dir", type=Path, help="where state is kept; without it nothing outlives the process")
-    for name in ("kube", "ec2", "admin"):
+    parser.add_argument(
+        "--cloud", action="append", choices=[*simulations()], help="simulate this one; may be repeated (default: all)"
+    )
+    for name in ("kube", *(simulation.service for simulation in simulations().values()), "admin"):
         parser.add_argument(f"--{name}-port", type=int, default=0, metavar="N", help="0: any free one (default)")
     parser.add_argument(
         "--api-server-kubeconfig",
@@ -59,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster", default="demo", help="the cluster's name in the kubeconfig (default: demo)")
     parser.add_argument(
         "--speed", choices=SPEEDS, default="demo", help="demo: to be watched (default); fast: for tests"
+    )
+    parser.add_argument(
+        "--terminate", type=float, metavar="SECONDS", help="a VM takes so long to end (demo: 40, as EC2's; fast: 0.1)"
     )
     parser.add_argument("--kubeconfig", type=Path, help="write an administrator's kubeconfig to this file")
     parser.add_argument(
@@ -79,7 +93,8 @@ async def _run(settings: SimulatorSettings, kubeconfig: Path | None, die_with_pa
             threading.Thread(target=_until_stdin_closes, args=(loop, stop), daemon=True).start()
         addresses = {
             "kube": simulator.kube_url,
-            **simulator.cloud_urls,
+            **{cloud.service: simulator.cloud_urls[name] for name, cloud in simulator.clouds.items()},
+            "clouds": simulator.cloud_urls,
             "admin": simulator.admin_url,
             "kubeconfig": None if kubeconfig is None else str(kubeconfig),
         }

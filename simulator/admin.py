@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.clouds import Cloud
+from simulator.clouds import Cloud, cloud_of
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kubelet import KnobRule, Kubelets
 
@@ -72,8 +72,10 @@ class Admin:
                 web.post("/reset", self._reset),
             ]
         )
+        clouds = list(clouds)
+        self._add_vms("vms", clouds)
         for cloud in clouds:
-            self._add_cloud(cloud)
+            self._add_vms(cloud.service, [cloud])
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -166,27 +168,29 @@ class Admin:
 
     # -- VMs
 
-    def _add_cloud(self, cloud: Cloud) -> None:
-        """Adds `/<service>/console`, `/impair` and `/kill`: what happens to its VMs behind everyone's back."""
+    def _add_vms(self, whose: str, clouds: list[Cloud]) -> None:
+        """Adds `/<whose>/console`, `/impair` and `/kill`: what happens to these clouds' VMs behind everyone's back."""
 
         async def console(request: web.Request) -> web.Response:
             asked = _Console.model_validate(await _body(request))
-            return self._on_instance(cloud, asked, lambda vm: cloud.set_console(vm, asked.text))
+            return self._on_instance(clouds, asked, lambda cloud, vm: cloud.set_console(vm, asked.text))
 
         async def impair(request: web.Request) -> web.Response:
             asked = _Impair.model_validate(await _body(request))
-            return self._on_instance(cloud, asked, lambda vm: cloud.impair(vm, asked.impaired))
+            return self._on_instance(clouds, asked, lambda cloud, vm: cloud.impair(vm, asked.impaired))
 
         async def kill(request: web.Request) -> web.Response:
-            return self._on_instance(cloud, _OfInstance.model_validate(await _body(request)), cloud.kill)
+            asked = _OfInstance.model_validate(await _body(request))
+            return self._on_instance(clouds, asked, lambda cloud, vm: cloud.kill(vm))
 
         for handler in (console, impair, kill):
-            self.app.router.add_post(f"/{cloud.service}/{handler.__name__}", handler)
+            self.app.router.add_post(f"/{whose}/{handler.__name__}", handler)
 
-    def _on_instance(self, cloud: Cloud, body: _OfInstance, act: Callable[[str], None]) -> web.Response:
-        if not cloud.has_vm(body.instance_id):
+    def _on_instance(self, clouds: list[Cloud], body: _OfInstance, act: Callable[[Cloud, str], None]) -> web.Response:
+        cloud = cloud_of(clouds, body.instance_id)
+        if cloud is None:
             return _error(404, f"no instance {body.instance_id!r}")
-        act(body.instance_id)
+        act(cloud, body.instance_id)
         self._changed()
         return web.json_response({"instanceId": body.instance_id})
 

@@ -1,4 +1,4 @@
-"""The whole simulator: a cloud, a cluster, its kubelets and controllers, on 127.0.0.1, in one event loop."""
+"""The whole simulator: clouds, a cluster, its kubelets and controllers, on 127.0.0.1, in one event loop."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from resources.clouds import simulations
 from simulator.admin import Admin
 from simulator.client import server_of
-from simulator.clouds import Cloud, Vm
-from simulator.clouds.ec2 import Ec2, World
+from simulator.clouds import Cloud, Vm, cloud_of, make_cloud
 from simulator.controllers import Controllers
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kube import KubeApi
@@ -43,23 +43,43 @@ class PortTakenError(RuntimeError):
     """A port of the settings cannot be listened on; the message names both."""
 
 
+class CloudSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    port: int = Field(default=0, ge=0, le=65535)
+    world: Any = None
+    """What its accounts hold from the start, as the cloud's own package says it; None: its example."""
+
+
+def every_cloud() -> dict[str, CloudSettings]:
+    return {name: CloudSettings() for name in simulations()}
+
+
 class SimulatorSettings(BaseModel):
     """`state_dir` None: nothing is kept. A port of 0: any free one, and after a restart the same one if it still is."""
 
     model_config = ConfigDict(extra="forbid")
 
     kube_port: int = Field(default=0, ge=0, le=65535)
-    ec2_port: int = Field(default=0, ge=0, le=65535)
     admin_port: int = Field(default=0, ge=0, le=65535)
+    clouds: dict[str, CloudSettings] = Field(default_factory=every_cloud)
+    """By their names in Hostler's settings, such as aws: those that are served, each on a port of its own."""
     api_server_kubeconfig: str | None = Field(default=None, repr=False)
     """YAML of an administrator's kubeconfig, everything inline: kubelets join this cluster, whose controllers are its
     own. The simulator then has no Kubernetes API and no controllers."""
     state_dir: Path | None = None
     cluster: str = "demo"
     timings: Timings = Field(default_factory=Timings.demo)
-    world: World = Field(default_factory=World)
     knobs: list[KnobRule] = Field(default_factory=list)
     """Knobs for a fresh state; a saved state brings its own."""
+
+    @field_validator("clouds")
+    @classmethod
+    def simulated_ones(cls, clouds: dict[str, CloudSettings]) -> dict[str, CloudSettings]:
+        if unknown := clouds.keys() - simulations().keys():
+            known = ", ".join(simulations())
+            raise ValueError(f"{', '.join(sorted(unknown))} cannot be simulated; there are {known}")
+        return clouds
 
 
 class Simulator:
@@ -70,7 +90,7 @@ class Simulator:
 
     def __init__(self, settings: SimulatorSettings | None = None) -> None:
         self.settings = settings or SimulatorSettings()
-        folder, timings = self.settings.state_dir, self.settings.timings
+        folder = self.settings.state_dir
         self.frame = Frame(None if folder is None else folder / STATE_FILE)
         self._saved = self.frame.load()
         own = self._saved.get("simulator", {})
@@ -80,17 +100,14 @@ class Simulator:
         self.frame.lag = Lag.model_validate(own.get("lag", {}))
         self.kube = self._own_cluster()
         """None beside another API server."""
-        self.ec2 = Ec2(
-            self.frame,
-            world=self.settings.world,
-            boot_delay=timings.launch,
-            terminate_delay=timings.terminate,
-        )
-        self.clouds: dict[str, Cloud] = {self.ec2.service: self.ec2}
-        """Clouds by service; each is served on a port of its own."""
-        for service, cloud in self.clouds.items():
-            if service in self._saved:
-                cloud.load(self._saved[service])
+        self.clouds: dict[str, Cloud] = {
+            name: make_cloud(name, self.frame, self.settings.timings, own.world)
+            for name, own in self.settings.clouds.items()
+        }
+        """Clouds by name, e.g. aws; each is served on a port of its own."""
+        for cloud in self.clouds.values():
+            if cloud.service in self._saved:
+                cloud.load(self._saved.pop(cloud.service))
         self.kubelets: Kubelets
         self.kubeconfig = ""
         """YAML of an administrator's kubeconfig; empty before `start`."""
@@ -101,10 +118,6 @@ class Simulator:
         self._stopping = asyncio.Event()
         self._saver: asyncio.Task[None] | None = None
         self._stack = contextlib.AsyncExitStack()
-
-    @property
-    def ec2_url(self) -> str:
-        return self.cloud_urls[self.ec2.service]
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -118,16 +131,18 @@ class Simulator:
         async with contextlib.AsyncExitStack() as stack:
             self.kubeconfig = self.settings.api_server_kubeconfig or ""
             if self.kube is not None:
-                url = await self._serve(stack, self.kube.app, "kube_port", self.kube.ssl_context())
+                port, tls = self.settings.kube_port, self.kube.ssl_context()
+                url = await self._serve(stack, self.kube.app, "kube_port", port, tls)
                 self.kubeconfig = self.kube.kubeconfig(url, cluster=self.settings.cluster)
             self.kube_url, authority = server_of(self.kubeconfig)
-            for service, cloud in self.clouds.items():
-                self.cloud_urls[service] = await self._serve(stack, cloud.app, f"{service}_port")
+            for name, cloud in self.clouds.items():
+                port = self.settings.clouds[name].port
+                self.cloud_urls[name] = await self._serve(stack, cloud.app, f"{cloud.service}_port", port)
                 await cloud.start()
                 stack.push_async_callback(cloud.stop)
             await self._start_kubelets(stack, authority)
             admin = Admin(self.frame, self.clouds.values(), self.kubelets, self._note_change)
-            self.admin_url = await self._serve(stack, admin.app, "admin_port")
+            self.admin_url = await self._serve(stack, admin.app, "admin_port", self.settings.admin_port)
             if self.kube is not None:
                 await self._start_controllers(stack)
             self._stack = stack.pop_all()
@@ -171,7 +186,6 @@ class Simulator:
             rules,
             self.settings.timings,
             console=self._console,
-            sizes={name: size for cloud in self.clouds.values() for name, size in cloud.sizes().items()},
             changed=self._note_change,
         )
         self.kubelets.load(self._saved.get("kubelets", {}))
@@ -181,9 +195,8 @@ class Simulator:
             cloud.subscribe(self._observe)
 
     def _console(self, instance_id: str, text: str) -> None:
-        for cloud in self.clouds.values():
-            if cloud.has_vm(instance_id):
-                cloud.set_console(instance_id, text)
+        if (cloud := cloud_of(self.clouds.values(), instance_id)) is not None:
+            cloud.set_console(instance_id, text)
 
     def _observe(self, vm: Vm) -> None:
         self._note_change()
@@ -194,17 +207,18 @@ class Simulator:
         stack: contextlib.AsyncExitStack,
         app: web.Application,
         setting: str,
+        port: int,
         tls: ssl.SSLContext | None = None,
     ) -> str:
+        """Serves on this port (0: any, and after a restart the same), which the option `setting` names."""
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        sock = self._listen(setting)
+        sock = self._listen(setting, port)
         await web.SockSite(runner, sock, ssl_context=tls, backlog=1024).start()
         return f"{'https' if tls else 'http'}://{HOST}:{self._ports[setting]}"
 
-    def _listen(self, setting: str) -> socket.socket:
-        wanted = int(getattr(self.settings, setting))
+    def _listen(self, setting: str, wanted: int) -> socket.socket:
         before = self._ports.get(setting, 0)
         if wanted == 0 and before:
             # Kubeconfigs that were handed out lead to this port; if somebody else has it now, they are lost.
@@ -256,8 +270,9 @@ class Simulator:
     def _picture(self) -> Callable[[], None]:
         """Takes a picture now; the returned function writes it, in any thread: nothing in it changes later."""
         services: dict[str, Any] = {
+            **self._saved,  # including clouds that are not served this time
             "kubernetes": {} if self.kube is None else self.kube.dump(),
-            **{service: cloud.dump() for service, cloud in self.clouds.items()},
+            **{cloud.service: cloud.dump() for cloud in self.clouds.values()},
             "kubelets": self.kubelets.dump(),
             "simulator": {
                 "adminToken": self._admin_token,
@@ -308,8 +323,8 @@ class SimulatorThread:
         return self.simulator.kube_url
 
     @property
-    def ec2_url(self) -> str:
-        return self.simulator.ec2_url
+    def cloud_urls(self) -> dict[str, str]:
+        return self.simulator.cloud_urls
 
     @property
     def admin_url(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,13 +14,14 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.accounts import Account
     from resources.errors import ErrorClass, ErrorInfo
 
-SHORT = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
-    backoff_coefficient=2,
-    maximum_interval=timedelta(seconds=15),
-    maximum_attempts=5,
-)
-"""For transient, short trouble. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+
+def short(first: timedelta) -> RetryPolicy:
+    """The retry policy for transient, short trouble: five tries, the first wait this long and each next one twice as
+    long. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+    return RetryPolicy(initial_interval=first, backoff_coefficient=2, maximum_interval=15 * first, maximum_attempts=5)
+
+
+SHORT = short(timedelta(seconds=1))
 
 
 class Urgency:
@@ -32,10 +33,20 @@ class Urgency:
     POLL = Priority(priority_key=5)
 
 
+@dataclass(frozen=True)
+class Share(Priority):
+    """The priority of a call that a cloud account is to pay for."""
+
+    account: str = ""
+    """Account.key, by which the call may find a task queue of its own (routing.py)."""
+
+
 def share(urgency: Priority, account: Account | None) -> Priority:
     """Adds the account's share of its cloud's task queue, so that a busy account delays no other: the server takes the
     accounts in turns (`matching.enableFairness`), each at its own rate (`callsPerSecondPerAccount`)."""
-    return replace(urgency, fairness_key=account.fairness_key) if account else urgency
+    if account is None:
+        return urgency
+    return Share(priority_key=urgency.priority_key, fairness_key=account.fairness_key, account=account.key)
 
 
 def poller(interval: timedelta) -> RetryPolicy:

@@ -58,12 +58,11 @@ class OrphanSweepWorkflow:
 
     async def _list(self, input: SweepInput, account: Account) -> ListVmsOutput | str:
         """The VMs, or why they cannot be listed: what the account holds is not known then, and that must be said."""
-        queue = cloud_queue(account.provider, input.queue_prefix)
         try:
             output = await workflow.execute_activity_method(
                 ListingActivities.list_vms,
                 ListVmsInput(cluster=input.cluster, account=account),
-                task_queue=queue,
+                task_queue=cloud_queue(account.provider, input.queue_prefix),
                 schedule_to_start_timeout=TAKEN,
                 start_to_close_timeout=CALL,
                 heartbeat_timeout=input.heartbeat,
@@ -73,7 +72,8 @@ class OrphanSweepWorkflow:
             )
         except ActivityError as e:
             if isinstance(e.cause, TimeoutError) and e.cause.type == TimeoutType.SCHEDULE_TO_START:
-                return f"no worker took the task from task queue {queue} within {TAKEN.total_seconds():.0f} s"
+                who = "`hostler doctor` says who polls the cloud's task queues"
+                return f"no worker took the listing within {TAKEN.total_seconds():.0f} s: {who}"
             return failure_of(e).info.message
         return output
 

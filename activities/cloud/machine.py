@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
-from pydantic import SecretStr
 from temporalio import activity
 
 from activities.accounts import Cloud
 from activities.base import Activities
 from activities.boundary import ACCOUNT, NotWanted, NotYet, StillMaking, last_progress, progress, remember
 from activities.clock import ServerClock
+from activities.cloud.deleting import delete_until_gone, make_pass, until_next_look
 from activities.cloud.instances import GONE
 from activities.cloud.joining import why_not_joined
 from activities.kube.client import Kube, KubeError, node_path
@@ -21,11 +22,9 @@ from activities.kube.whose import is_of, provider_id_of
 from activities.temporal.announce import account_of, admit, use_account
 from activities.temporal.classes import report_progress
 from activities.temporal.records import cut_off, former_vm, standing
+from activities.userdata import UserData, user_data_of
 from drivers.base import (
     CreateMachineRequest,
-    DeleteMachineRequest,
-    DeleteMachineResponse,
-    Evidence,
     GetMachineStatusRequest,
     MachineStatus,
     Making,
@@ -54,15 +53,11 @@ from resources.errors import ErrorClass
 from resources.machine_class.state import ClassId, ClassReport, UpdateState
 from resources.names import TAG_UID
 
-FIRST_LOOK = timedelta(seconds=1)
-GROWTH = 1.5
 RAREST = 4
 """Looks at a VM whose node does not join become rarer, up to this many intervals: many such VMs would use up the
 account's calls."""
 REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
 """Answers of a cloud that has made no VM with this token; after any other there may be one."""
-VMS = "vms"
-"""Key in a deletion's progress: what its passes have found, as in DeleteOutput."""
 MESSAGE_LENGTH = 1000
 """Characters that say what is wrong with a VM, before the word "console"."""
 _NO_ID = (
@@ -89,10 +84,12 @@ class MachineActivities(Activities):
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
-        user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
+        given = user_data_of(secret, target.secret_ref)
+        user_data = replace(given, text=render(given.text, target.machine, token))
         former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
-        vm = await self._find(target, input.takes)
+        # Not by its token: the call that would make it answers with the VM that an earlier call of the token has made.
+        vm = await self._find(target.model_copy(update={"token": ""}), input.takes)
         now = await standing(self.deps.client) if vm is None else None
         if now is not None and now.leaving:  # a try after the deletion or the deadline, which no call hears of
             vm = await self._landed(target, input.takes)
@@ -104,12 +101,12 @@ class MachineActivities(Activities):
         elif now is not None and now.was_reset and (lost := await self._lost(target)):
             return lost
         else:
-            vm = await self._make(target, user_data)
+            vm = await self._make(target, user_data, input.annotations)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
         if stale is not None:
-            await self._delete(target, vm.provider_id)
+            await make_pass(self.deps, target, vm.provider_id)
         else:
             await self._announce(input)
             await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
@@ -123,6 +120,7 @@ class MachineActivities(Activities):
             stale=stale,
             user_data_version=secret.version,
             account_id=vm.account_id,
+            tagged=bool(vm.installation),
         )
 
     @activity.defn
@@ -144,12 +142,13 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def update_machine(self, input: UpdateInput) -> UpdateOutput:
-        """Makes the post-start update, after a fresh look, or a hot update, which reads what it changes.
+        """Makes the post-start update or a hot update; the driver reads what it changes. A VM that may lack its
+        installation's tag is looked at first.
 
         A driver that has none says so in the answer: then the post-start update is done, and a hot update is not.
         """
         target = input.target
-        vm = await self._look(target) if input.last_applied is None else None
+        vm = await self._look(target) if input.last_applied is None and not input.tagged else None
         try:
             response = await self.deps.call(
                 self.deps.driver(target.provider).update_machine,
@@ -201,31 +200,8 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
-        """Makes one pass per attempt, until the VM is gone.
-
-        Gone means: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag
-        window.
-        """
-        target, clock = input.target, ServerClock()
-        account_id = target.account_id or last_progress().get(ACCOUNT, "")
-        found = await self._delete(target.model_copy(update={"account_id": account_id}), target.provider_id)
-        before: dict[str, str] = last_progress().get(VMS, {})
-        vms = before | {vm: name or before.get(vm, "") for vm, name in found.vms.items()}
-        where = {ACCOUNT: found.account_id or account_id, VMS: vms}
-        if found.evidence == Evidence.TERMINATED:
-            return DeleteOutput(kept=found.kept, vms=vms)
-        if found.evidence == Evidence.PRESENT:
-            words = f"still there: {', '.join(found.left)}"
-            progress(message=words, **where)  # without the time: absent, then there again, was a lagging read
-            raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
-        now = clock.now()
-        first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
-        progress(message="the cloud finds nothing left", absentSince=first.timestamp(), **where)
-        over = first + target.consistency
-        if clock.started <= over:  # this pass has read after its start, the first one before `first`
-            again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
-            raise NotYet("the cloud finds nothing left; looking again after the lag window", again)
-        return DeleteOutput(kept=found.kept, vms=vms)
+        """Makes one pass per attempt, or a look while the VM shuts down, until it is gone."""
+        return await delete_until_gone(self.deps, input.target)
 
     async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
         """Reports how far the machine is with its class; a machine that nobody applied as a class has nobody to tell.
@@ -302,21 +278,21 @@ class MachineActivities(Activities):
         await ensure_token(kube, target.machine, input.attempt, input.deadline)
         return target
 
-    async def _delete(self, target: Target, provider_id: str | None) -> DeleteMachineResponse:
-        """Makes one pass."""
-        driver = self.deps.driver(target.provider)
-        return await self.deps.call(
-            driver.delete_machine, DeleteMachineRequest, target, provider_id=provider_id, token=target.token
-        )
-
-    async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
+    async def _make(self, target: Target, user_data: UserData, annotations: dict[str, str]) -> MachineStatus:
         """Makes the VM in the account that the cluster's VMs of this Secret are in, where there are any.
 
         The server knows before the call in which account a VM may be from now on, so that no later try believes another
         account that there is none; not so after a refusal, which makes nothing.
         """
         cloud = self.deps.cloud(target)
-        request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
+        request = await self.deps.request(
+            CreateMachineRequest,
+            target,
+            user_data=user_data.text,
+            compressed=user_data.compressed,
+            annotations=annotations,
+            token=target.token,
+        )
         opened = await cloud.account(request)
         cloud.check(opened)
         await admit(self.deps, cloud, opened, target)
@@ -378,12 +354,6 @@ class MachineActivities(Activities):
         """Tells the cluster in which account the VM is, for its watches."""
         use = AccountUse(machine_class=input.class_name, account=account_of(input.target))
         await use_account(self.deps, input.target.machine.cluster, use)
-
-
-def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:
-    """The wait between two looks at a VM. Looks at a VM that is going are frequent at first, for some clouds need only
-    seconds, and the next machine of a rollout may wait for it."""
-    return min(longest, first * GROWTH ** min(attempt - 1, 20))
 
 
 def _words(vm: MachineStatus, *more: str) -> str:

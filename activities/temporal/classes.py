@@ -16,14 +16,7 @@ from activities.temporal.announce import account_of, use_account
 from activities.temporal.workflows import MACHINE, running, tell
 from resources.cluster.accounts import AccountUse
 from resources.machine.state import ClassSnapshot
-from resources.machine_class.state import (
-    ClassId,
-    ClassReport,
-    ReportInput,
-    TellUsersInput,
-    TellUsersOutput,
-    UsersFound,
-)
+from resources.machine_class.state import ClassId, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
 from resources.names import class_id, machine_id
 from resources.owner import Owner, user_id, workflows_of_owners
 

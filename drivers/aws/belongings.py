@@ -15,6 +15,7 @@ from resources.clouds.base import OUR_TAGS, Tags
 from resources.names import TAG_RELEASED, TAG_UID
 
 BelongingKind = Literal["volume", "network interface"]
+KINDS: tuple[BelongingKind, ...] = ("volume", "network interface")
 IN_USE = ("VolumeInUse", "InvalidNetworkInterface.InUse")
 GONE = ("InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound")
 
@@ -40,10 +41,11 @@ class Belonging:
         return any(key in self.tags for key in OUR_TAGS)
 
 
-def of_machine(ec2: Ec2, machine: Identity) -> list[Belonging]:
-    """What carries the machine's uid, and what it has released before."""
+def of_machine(ec2: Ec2, machine: Identity, released: bool = True) -> list[Belonging]:
+    """What carries the machine's uid and, with `released`, what it has released before."""
     found: dict[str, Belonging] = {}
-    for filters in ({f"tag:{TAG_UID}": machine.uid}, {f"tag:{TAG_RELEASED}": released_value(TAG_RULES, machine)}):
+    before = [{f"tag:{TAG_RELEASED}": released_value(TAG_RULES, machine)}] if released else []
+    for filters in ({f"tag:{TAG_UID}": machine.uid}, *before):
         found |= {b.id: b for b in _volumes(ec2, filters)}
         found |= {b.id: b for b in _network_interfaces(ec2, filters)}
     return [found[k] for k in sorted(found)]
@@ -76,6 +78,13 @@ def by_id(ec2: Ec2, kind: BelongingKind, wanted: str) -> Belonging | None:
     """The resource of this id; None when EC2 does not know it. Read with a filter, for which that is no error."""
     read, name = (_volumes, "volume-id") if kind == "volume" else (_network_interfaces, "network-interface-id")
     return next(read(ec2, {name: wanted}), None)
+
+
+def outlive(instance: Resource) -> bool:
+    """Whether anything that is attached to an instance stays when it ends, in the instance's own words."""
+    disks = [d.get("Ebs") or {} for d in instance.get("BlockDeviceMappings") or ()]
+    nics = [n.get("Attachment") or {} for n in instance.get("NetworkInterfaces") or ()]
+    return not all(attachment.get("DeleteOnTermination") for attachment in (*disks, *nics))
 
 
 def spec_keeps(provider_spec: dict[str, Any], kind: BelongingKind) -> bool:

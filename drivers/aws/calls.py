@@ -93,7 +93,7 @@ class Ec2:
         def ask(connection: Ec2Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
-        return self._ask(operation, ask, words_of(str(parameters.get("UserData") or "")), renew and not self._fixed)
+        return self._ask(operation, ask, words_of(parameters.get("UserData") or ""), renew and not self._fixed)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""
@@ -132,9 +132,10 @@ class Ec2:
                 return
             more = {"NextToken": page["NextToken"]}
 
-    def find(self, operation: str, key: str, filters: Mapping[str, str]) -> Iterator[Resource]:
-        """The items on all pages that fit every filter: EC2's filter names, each with its value."""
-        wanted = [{"Name": name, "Values": [value]} for name, value in filters.items()]
+    def find(self, operation: str, key: str, filters: Mapping[str, str | Sequence[str]]) -> Iterator[Resource]:
+        """The items on all pages that fit every filter: EC2's filter names, each with its value, or with several of
+        which one must fit."""
+        wanted = [{"Name": n, "Values": [v] if isinstance(v, str) else list(v)} for n, v in filters.items()]
         return self.pages(operation, key, Filters=wanted)
 
 

@@ -1,8 +1,12 @@
 """One pass of a deletion: release what the spec keeps, terminate, clear what stayed behind, say what is left.
 
-Level-triggered: each pass reads everything and does what is due, so that it may stop anywhere and be repeated. What is
-kept is protected before anything dies: TAG_RELEASED is written and *read back* before the VM is terminated. After that
-EC2 no longer says which volume was to be kept, and a lost reply or lagging tags must not turn it into a leftover.
+Level-triggered: each pass reads what may matter and does what is due, so that it may stop anywhere and be repeated.
+What is kept is protected before anything dies: TAG_RELEASED is written and *read back* before the VM is terminated.
+After that EC2 no longer says which volume was to be kept, and a lost reply or lagging tags must not turn it into a
+leftover.
+
+Calls are an account's scarcest good, so volumes and interfaces are read only where they can matter: before the VM is
+terminated if any of them may outlive it, and once it has ended. Meanwhile a pass reads instances alone.
 """
 
 from __future__ import annotations
@@ -34,12 +38,16 @@ class _Pass:
         self.request = request
         self.machine = request.machine
         self.left: list[str] = []
+        self.going: list[str] = []
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
         found = self._instances()
         there = [i for i in found if instances.state_of(i) != instances.TERMINATED]
-        mine = belongings.of_machine(self.ec2, self.machine)
+        if self._only_time(there):
+            self.left += [f"{i['InstanceId']} {instances.state_of(i)}" for i in there]
+            return self._response(found, kept=self.request.kept, going=self.request.going)
+        mine = self._belongings(there)
         mine = self._release([b for b in mine if self._is_kept(b, bool(there))], mine)
         kept = [b for b in mine if b.is_released(self.machine)]
         protected = not any(self._is_kept(b, bool(there)) for b in mine)
@@ -50,13 +58,39 @@ class _Pass:
                 self._clear(belonging, deletable=not there and protected)
         if self.errors:
             raise combine(self.errors)
+        going = self.going if len(self.going) == len(there) else []
+        return self._response(found, kept=[b.id for b in kept], going=going)
+
+    def _response(self, found: list[Resource], kept: list[str], going: list[str]) -> DeleteMachineResponse:
         return DeleteMachineResponse(
             evidence=self._evidence(found),
             left=self.left,
-            kept=[b.id for b in kept],
+            kept=kept,
             account_id=next((i[instances.OWNER_ID] for i in found), ""),
-            vms={instances.provider_id(i, self.ec2.region): instances.node_name(i) for i in found},
+            vms={self._id(i): instances.node_name(i) for i in found},
+            going=going,
         )
+
+    def _id(self, instance: Resource) -> str:
+        return instances.provider_id(instance, self.ec2.region)
+
+    def _only_time(self, there: list[Resource]) -> bool:
+        """Whether all that is there is on its way out, and an earlier pass has protected what outlives it."""
+        return bool(there) and not any(instances.is_living(i) or self._id(i) not in self.request.going for i in there)
+
+    def _belongings(self, there: list[Resource]) -> list[Belonging]:
+        """What the machine has beside its VMs, as far as it matters now.
+
+        While a VM is there nothing is cleared, and what dies with it needs no protection: then only what may outlive it
+        is read. What was released before carries no uid any more. It is looked for, so that it is named, unless an
+        earlier pass has seen that there is none.
+        """
+        spec = self.request.provider_spec
+        keeps = any(belongings.spec_keeps(spec, kind) for kind in belongings.KINDS)
+        if there and not keeps and not any(map(belongings.outlive, there)):
+            return []
+        released = keeps or bool(self.request.kept) or not self.request.going
+        return belongings.of_machine(self.ec2, self.machine, released)
 
     def _instances(self) -> list[Resource]:
         """The machine's instances, by uid; and by token and by id those that this misses, as tags may be visible later
@@ -125,6 +159,8 @@ class _Pass:
             except DriverError as e:
                 self.errors.append(e)
         self.left.append(f"{vm} {state}")
+        if state == instances.SHUTTING_DOWN:
+            self.going.append(self._id(instance))
 
     def _told_to_go(self, vm: str) -> str | None:
         """The state that TerminateInstances answers; None when EC2 does not know the VM, as the next pass will see."""

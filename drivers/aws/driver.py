@@ -43,6 +43,7 @@ class AwsDriver:
         Before it comes DescribeImages, once per image, if the spec refers to the image's root device.
         """
         spec = launch.parse_spec(request.provider_spec)
+        launch.check(spec)
         ec2 = self._clients.get(spec.region, request.secret)
         root = self._root_device(ec2, spec.ami) if launch.needs_root_device(spec) else None
         parameters = launch.run_instances(request, spec, root)
@@ -90,8 +91,9 @@ class AwsDriver:
         return instances.get_status(self._clients.get(region, request.secret), request)
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
-        ec2 = self._clients.get(instances.region_of(request.provider_spec), request.secret)
-        return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
+        region = instances.region_of(request.provider_spec, next(iter(request.provider_ids), None))
+        ec2 = self._clients.get(region, request.secret)
+        return ListMachinesResponse(machines=instances.list_machines(ec2, request))
 
     def get_account(self, request: GetAccountRequest) -> str:
         """Calls STS GetCallerIdentity, which needs no permission."""

@@ -82,14 +82,21 @@ _ACCESS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
 def classify(code: str, message: str = "") -> ErrorClass:
-    """The class of an EC2 or STS error code; UNKNOWN when nobody has met it yet."""
+    """The class of an EC2 or STS error code; UNKNOWN when nobody has met it yet.
+
+    What follows a dot says more of the same: `AuthFailure.ServiceLinkedRoleCreationNotPermitted` is an AuthFailure.
+    """
     code = code.removeprefix("Server.").removeprefix("Client.")
     for known, words, cls in _WORDS:
         if code == known and words.search(message):
             return cls
     if code in CODES:
         return CODES[code]
-    return next((cls for ending, cls in _FAMILIES if code.endswith(ending)), ErrorClass.UNKNOWN)
+    for ending, cls in _FAMILIES:
+        if code.endswith(ending):
+            return cls
+    family, dot, _ = code.rpartition(".")
+    return classify(family) if dot else ErrorClass.UNKNOWN
 
 
 def translate(operation: str, error: Exception, hide: Sequence[str] = ()) -> DriverError:

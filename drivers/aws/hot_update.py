@@ -20,15 +20,19 @@ from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, plan_update
 from drivers.updating import UpdateTarget, answer
 from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.base import shown_key
 from resources.errors import PASSING, ErrorClass
 from resources.names import TAG_UID
 
 ALL_ALIKE = PASSING | {ErrorClass.CONFLICT}
 """For a call with several resources such an error says nothing about one of them: separate calls would not help."""
+TOO_MANY_TAGS = "TagLimitExceeded"
+"""It is no single tag's fault."""
 _OPTIONS = (
     ("HttpTokens", "http_tokens"),
     ("HttpPutResponseHopLimit", "http_put_response_hop_limit"),
     ("HttpEndpoint", "http_endpoint"),
+    ("InstanceMetadataTags", "instance_metadata_tags"),
 )
 
 
@@ -138,22 +142,28 @@ class _Update:
 
     def _call(self, operation: str, targets: list[UpdateTarget], tags: list[dict[str, str]]) -> None:
         """Makes one call, which EC2 takes as a whole or not at all. Where one resource may be the reason for a refusal,
-        each gets a call of its own, so that the others have their change."""
+        each gets a call of its own, so that the others have their change; and where one tag may be, each half of the
+        tags, so that the good ones are set and the bad one is named."""
         try:
             self.ec2.call(operation, Resources=[t.id for t in targets], Tags=tags)
         except DriverError as e:
             if len(targets) > 1 and e.error_class not in ALL_ALIKE:
                 for target in targets:
                     self._call(operation, [target], tags)
-                return
-            self._failed(targets, e)
+            elif len(tags) > 1 and e.error_class is ErrorClass.INVALID and e.provider_code != TOO_MANY_TAGS:
+                half = len(tags) // 2
+                self._call(operation, targets, tags[:half])
+                self._call(operation, targets, tags[half:])
+            else:
+                self._failed(targets, e, tags)
             return
         verb = "removed" if operation == "DeleteTags" else "set"
         for target in targets:
             target.changed += [f"{verb} {tag['Key']}" for tag in tags]
 
-    def _failed(self, targets: list[UpdateTarget], error: DriverError) -> None:
-        failure = about(error, [t.id for t in targets])
+    def _failed(self, targets: list[UpdateTarget], error: DriverError, tags: list[dict[str, str]]) -> None:
+        one = [f"tag {shown_key(tags[0]['Key'])}"] if len(tags) == 1 else []
+        failure = about(error, [*(t.id for t in targets), *one])
         for target in targets:
             if error.provider_code in GONE:  # it has vanished since it was read: nothing is left to update
                 target.plan = TagPlan()

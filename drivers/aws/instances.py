@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.failures import hide_secrets, scrub
 from drivers.aws.tags import tags_of
-from drivers.base import GetMachineStatusRequest, Identity, MachineStatus, NameTaken, VmState, is_of
+from drivers.base import (
+    GetMachineStatusRequest,
+    Identity,
+    ListMachinesRequest,
+    MachineStatus,
+    NameTaken,
+    VmState,
+    is_of,
+)
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from resources.names import OWNER, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_UID
 
 NOT_FOUND = "InvalidInstanceID.NotFound"
 TERMINATED = "terminated"
+SHUTTING_DOWN = "shutting-down"
 OWNER_ID = "OwnerId"
 _STATES = {
     "pending": VmState.PENDING,
     "running": VmState.RUNNING,
     "stopping": VmState.STOPPING,
     "stopped": VmState.STOPPED,
-    "shutting-down": VmState.TERMINATING,
+    SHUTTING_DOWN: VmState.TERMINATING,
 }
 """EC2's states; `terminated` is not among ours: such a VM no longer exists."""
 
+IDS_MOST = 200
+"""Values of one filter in one call (EC2 user guide, *List and filter using the CLI and API*)."""
 CONSOLE_LINES = 25
 CONSOLE_LENGTH = 600
 """Characters of the console. It becomes part of a failure's message."""
@@ -72,7 +83,7 @@ def state_of(instance: Resource) -> str:
 
 def is_living(instance: Resource) -> bool:
     """Whether it runs, will run or could run again; one that is shutting down is on its way out."""
-    return state_of(instance) not in (TERMINATED, "shutting-down")
+    return state_of(instance) not in (TERMINATED, SHUTTING_DOWN)
 
 
 def of_reservation(reservation: Resource) -> Iterator[Resource]:
@@ -81,7 +92,7 @@ def of_reservation(reservation: Resource) -> Iterator[Resource]:
         yield {**instance, OWNER_ID: reservation.get(OWNER_ID, "")}
 
 
-def find(ec2: Ec2, filters: dict[str, str]) -> Iterator[Resource]:
+def find(ec2: Ec2, filters: Mapping[str, str | Sequence[str]]) -> Iterator[Resource]:
     for reservation in ec2.find("DescribeInstances", "Reservations", filters):
         yield from of_reservation(reservation)
 
@@ -122,7 +133,7 @@ def the_one(found: Iterable[Resource], what: str) -> Resource:
         raise DriverError(
             ErrorClass.CONFLICT, f"{what} has {len(living)} VMs: {ids}; delete the machine or all but one"
         )
-    dying = [i for i in everyone if state_of(i) == "shutting-down"]
+    dying = [i for i in everyone if state_of(i) == SHUTTING_DOWN]
     if living or dying:
         return (living + dying)[0]
     gone = "; ".join(f"{i['InstanceId']} is terminated{_reason(i)}" for i in everyone)
@@ -169,9 +180,14 @@ def _looked_up(ec2: Ec2, machine: Identity, token: str) -> tuple[list[Resource],
     return [own[k] for k in sorted(own)], ours
 
 
-def list_machines(ec2: Ec2, cluster: str) -> list[MachineStatus]:
-    mine = find(ec2, {f"tag:{TAG_OWNER}": OWNER, f"tag:{TAG_CLUSTER}": cluster})
-    return [describe(i, ec2.region) for i in mine if state_of(i) != TERMINATED]
+def list_machines(ec2: Ec2, request: ListMachinesRequest) -> list[MachineStatus]:
+    ids = [instance_id(p) for p in request.provider_ids]
+    if ids:  # by filter, for which an unknown id is no error
+        parts = [ids[n : n + IDS_MOST] for n in range(0, len(ids), IDS_MOST)]
+        found = [i for part in parts for i in find(ec2, {"instance-id": part})]
+    else:
+        found = list(find(ec2, {f"tag:{TAG_OWNER}": OWNER, f"tag:{TAG_CLUSTER}": request.cluster}))
+    return [describe(i, ec2.region) for i in found if state_of(i) != TERMINATED]
 
 
 def describe(instance: Resource, region: str) -> MachineStatus:

@@ -5,13 +5,23 @@ Fields: reference of machine-controller-manager-provider-aws, pkg/aws/core.go (C
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest, parsed
 from drivers.errors import DriverError
-from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
+from resources.clouds.aws import (
+    PLACEMENT,
+    AwsProviderSpec,
+    BlockDevice,
+    CapacityReservation,
+    Ec2Placement,
+    MetadataOptions,
+    NetworkInterface,
+    read_placement,
+)
 from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024
@@ -24,6 +34,12 @@ def parse_spec(provider_spec: dict[str, Any]) -> AwsProviderSpec:
     return parsed(AwsProviderSpec, provider_spec)
 
 
+def check(spec: AwsProviderSpec) -> None:
+    """Raises DriverError of class invalid for what EC2 would refuse: a class may have come by another door."""
+    if mistakes := spec.mistakes():
+        raise DriverError(ErrorClass.INVALID, "; ".join(f"providerSpec.{path}: {words}" for path, words in mistakes))
+
+
 def needs_root_device(spec: AwsProviderSpec) -> bool:
     """Whether a block device is the image's root device, whose name only the image knows."""
     return any(d.device_name in ROOT for d in spec.block_devices)
@@ -31,13 +47,7 @@ def needs_root_device(spec: AwsProviderSpec) -> bool:
 
 def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_device: str | None) -> Parameters:
     """The parameters of RunInstances. Raises DriverError of class invalid for user data or tags beyond EC2's limits."""
-    user_data = request.user_data.get_secret_value()
-    size = len(user_data.encode())
-    if size > MAX_USER_DATA:
-        raise DriverError(
-            ErrorClass.INVALID,
-            (f"user data has {size} bytes, but EC2 accepts at most {MAX_USER_DATA}: fetch the rest at boot"),
-        )
+    user_data = _user_data(request)
     parameters: Parameters = {
         "ImageId": spec.ami,
         "InstanceType": spec.machine_type,
@@ -53,17 +63,19 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
         "CapacityReservationSpecification": _capacity_reservation(spec.capacity_reservation),
         "InstanceMarketOptions": _market(spec),
     }
-    if (options := spec.instance_metadata_options) is not None:
-        parameters["MetadataOptions"] = _some(
-            HttpEndpoint=options.http_endpoint,
-            HttpPutResponseHopLimit=options.http_put_response_hop_limit,
-            HttpTokens=options.http_tokens,
-        )
+    options = spec.instance_metadata_options or MetadataOptions()
+    parameters["MetadataOptions"] = _some(
+        HttpEndpoint=options.http_endpoint,
+        HttpPutResponseHopLimit=options.http_put_response_hop_limit,
+        HttpTokens=options.http_tokens,
+        # Always said: an account whose default is "enabled" would refuse every must-tag for its slash.
+        InstanceMetadataTags=options.instance_metadata_tags or "disabled",
+    )
     if (cpu := spec.cpu_options) is not None:
         parameters["CpuOptions"] = _some(
             CoreCount=cpu.core_count, ThreadsPerCore=cpu.threads_per_core, AmdSevSnp=cpu.amd_sev_snp
         )
-    if (place := spec.placement) is not None:
+    if (place := _placement(request, spec)) is not None:
         parameters["Placement"] = _some(
             Affinity=place.affinity,
             AvailabilityZone=place.availability_zone,
@@ -75,6 +87,27 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
             Tenancy=place.tenancy,
         )
     return {k: v for k, v in parameters.items() if v not in (None, "", [], {})}
+
+
+def _user_data(request: CreateMachineRequest) -> str | bytes:
+    text = request.user_data.get_secret_value()
+    # Without the time: a repeated call must match its token.
+    packed = gzip.compress(text.encode(), mtime=0) if request.compressed else None
+    size = len(text.encode() if packed is None else packed)
+    if size > MAX_USER_DATA:
+        what, way = ("user data", ", or compress it with gzip") if packed is None else ("compressed user data", "")
+        raise DriverError(
+            ErrorClass.INVALID,
+            f"{what} has {size} bytes, but EC2 accepts at most {MAX_USER_DATA}: fetch the rest at boot{way}",
+        )
+    return text if packed is None else packed
+
+
+def _placement(request: CreateMachineRequest, spec: AwsProviderSpec) -> Ec2Placement | None:
+    try:
+        return read_placement(request.annotations.get(PLACEMENT, "")) or spec.placement
+    except ValueError as e:
+        raise DriverError(ErrorClass.INVALID, f"annotation {PLACEMENT} of the node template: {e}") from None
 
 
 def _some(**values: Any) -> Parameters:
@@ -89,7 +122,8 @@ def _block_device(device: BlockDevice, root_device: str | None) -> Parameters:
         "DeviceName": name,
         "Ebs": _some(
             DeleteOnTermination=ebs.delete_on_termination is not False,
-            Encrypted=ebs.encrypted,
+            Encrypted=True if ebs.kms_key_id else ebs.encrypted,
+            KmsKeyId=ebs.kms_key_id,
             Iops=ebs.iops or None,  # MCM: 0 is "not given"
             Throughput=ebs.throughput or None,
             SnapshotId=ebs.snapshot_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from resources.base import Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
+from resources.base import Annotations, Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
 from resources.calls.machine import StaleNode, Target
 from resources.cluster.accounts import Account
 from resources.errors import ErrorInfo
@@ -23,6 +23,8 @@ class CreateInput(Value):
     generation: Count = 1
     takes: Key = ""
     """The uid of a VM of the machine's name that a person has told it to take over."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Those of the node template that the driver reads."""
 
 
 class CreateOutput(Value):
@@ -42,6 +44,8 @@ class CreateOutput(Value):
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: Key = ""
     """The account that the VM is in."""
+    tagged: bool = False
+    """The VM carries its installation's tag."""
 
 
 class FindInput(Value):
@@ -69,6 +73,8 @@ class UpdateInput(Value):
     target: Target
     last_applied: Document | None = None
     """None: the post-start update, once."""
+    tagged: bool = False
+    """The VM is known to carry its installation's tag: it need not be looked at for that."""
 
 
 class ResourceUpdate(Value):

@@ -5,26 +5,31 @@ The registry below is the only place that names clouds, except for their own pac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from resources.base import cut
 from resources.clouds import aws, azure
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags, UnknownScope
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags, UnknownScope
 
 __all__ = [
     "PROVIDERS",
     "Provider",
     "ProviderIDs",
     "ProviderSpec",
+    "Simulation",
     "TagRules",
     "Tags",
     "UnknownProvider",
     "UnknownScope",
+    "annotation_mistakes",
     "indexed",
+    "launch_annotations",
     "place_of",
     "provider_key",
     "provider_of",
     "scope_of",
+    "simulations",
 ]
 
 PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER,)}
@@ -42,6 +47,29 @@ def provider_of(name: str) -> Provider:
     if found is None:
         known = ", ".join(sorted(PROVIDERS))
         raise UnknownProvider(f"provider {cut(repr(name), 100)} has no driver; there are drivers for {known}")
+    return found
+
+
+def simulations() -> dict[str, Simulation]:
+    """The clouds that can be simulated, by their name in the settings (`clouds.<name>`)."""
+    return {p.name.lower(): p.simulation for p in PROVIDERS.values() if p.simulation is not None}
+
+
+def launch_annotations(provider: str, annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those of a node template's annotations that this cloud's driver reads at a launch."""
+    known = PROVIDERS[provider].annotations if provider in PROVIDERS else {}
+    return {key: value for key, value in annotations.items() if key in known}
+
+
+def annotation_mistakes(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Keys of a node template's annotations that some cloud's driver reads and cannot, and why. Which cloud's machines
+    they are, the class says, which may not be known yet."""
+    found = []
+    for key, read in ((k, r) for provider in PROVIDERS.values() for k, r in provider.annotations.items()):
+        try:
+            read(annotations.get(key, ""))
+        except ValueError as e:
+            found.append((key, str(e)))
     return found
 
 

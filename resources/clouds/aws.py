@@ -3,18 +3,24 @@ pkg/aws/apis/aws_provider_spec.go), including those that MCM ignores, plus vmTag
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from resources.base import Count, Key, Manifest, Name
 from resources.canonical import Empty
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags, shown_key
 from resources.effects import Effect
 
-TAG_RULES = TagRules(limit=50, value_length=256, name="Name", uncounted=("aws:",))
+TAG_RULES = TagRules(limit=50, key_length=128, value_length=256, name="Name", uncounted=("aws:",))
 """EC2 user guide, Tag restrictions. Keys and values of manifests may be written as they are."""
+
+
+IOPS_NEEDED = ("io1", "io2")
+"""Types of volume that EC2 makes only with a number of IOPS (API reference, *EbsBlockDevice*)."""
 
 
 class Iam(Manifest):
@@ -38,7 +44,8 @@ class Ebs(Manifest):
     iops: Count | None = Field(default=None, ge=0)
     throughput: Count | None = Field(default=None, ge=0)
     """MiB/s, gp3 only."""
-    kms_key_id: Annotated[Key | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
+    kms_key_id: Key | None = Field(default=None, alias="kmsKeyID")
+    """The key that the volume is encrypted with, by id, alias or ARN; it asks for encryption."""
     snapshot_id: Key | None = Field(default=None, alias="snapshotID")
     volume_size: Count | None = Field(default=None, ge=1)
     """GiB; the image's own size when absent."""
@@ -77,6 +84,8 @@ class MetadataOptions(Manifest):
     http_endpoint: Literal["enabled", "disabled"] | None = None
     http_put_response_hop_limit: Count | None = Field(default=None, ge=1, le=64)
     http_tokens: Literal["required", "optional"] | None = None
+    instance_metadata_tags: Literal["enabled", "disabled"] | None = None
+    """`disabled`, also when absent: with `enabled` EC2 takes no tag with a slash, and must-tags have one."""
 
 
 class CpuOptions(Manifest):
@@ -109,7 +118,7 @@ class InstanceMarketOptions(Manifest):
     market_type: Literal["spot", "capacity-block"] | None = None
 
 
-class Placement(Manifest):
+class Ec2Placement(Manifest):
     affinity: Literal["default", "host"] | None = None
     availability_zone: Key | None = None
     group_id: Key | None = None
@@ -118,6 +127,32 @@ class Placement(Manifest):
     host_resource_group_arn: Key | None = None
     partition_number: Count | None = Field(default=None, ge=1, le=7)
     tenancy: Literal["default", "dedicated", "host"] | None = None
+
+
+PLACEMENT = "machine.sapcloud.io/awsPlacement"
+"""An annotation of a node template: EC2's placement as JSON (machine-controller-manager-provider-aws, core.go,
+getPlacementObj). Where it is given, it takes the place of the class's `placement`."""
+
+
+def read_placement(text: str) -> Ec2Placement | None:
+    """The placement of the annotation; None for an empty one. Names may be written in any case, `Tenancy` or `tenancy`,
+    as MCM reads them. Raises ValueError, without quoting a value."""
+    if not text:
+        return None
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise ValueError('it is not JSON; write it like {"tenancy": "dedicated"}') from None
+    if not isinstance(given, dict):
+        raise ValueError('it is no JSON object; write it like {"tenancy": "dedicated"}')
+    names = {(f.alias or n).lower(): f.alias or n for n, f in Ec2Placement.model_fields.items()}
+    if unknown := [k for k in given if k.lower() not in names]:
+        raise ValueError(f"a placement has no {shown_key(unknown[0])}; it has {', '.join(names.values())}")
+    try:
+        return Ec2Placement.model_validate({names[k.lower()]: v for k, v in given.items() if v is not None})
+    except ValidationError as e:
+        first = e.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 class AwsProviderSpec(ProviderSpec):
@@ -155,7 +190,7 @@ class AwsProviderSpec(ProviderSpec):
     instance_market_options: InstanceMarketOptions | None = None
     spot_price: Annotated[Key | None, Empty.COUNTS] = None
     """Deprecated: a one-time spot request; empty means the on-demand price. Use instanceMarketOptions."""
-    placement: Placement | None = None
+    placement: Ec2Placement | None = None
     ebs_optimized: Annotated[bool | None, Effect.NONE] = None
     monitoring: Annotated[bool | None, Effect.NONE] = None
     kms_key_id: Annotated[Key | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
@@ -186,6 +221,7 @@ class AwsProviderSpec(ProviderSpec):
                 n.model_copy(update={"device_index": _unless(n.device_index, i)}) for i, n in enumerate(nics)
             ],
             "src_and_dst_checks_enabled": _unless(self.src_and_dst_checks_enabled, True),
+            "instance_metadata_options": _plain_metadata(self.instance_metadata_options),
         }
         return self.model_copy(update=fields)
 
@@ -208,12 +244,35 @@ class AwsProviderSpec(ProviderSpec):
         every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
         return {k: v for k, v in every.items() if self.TAGS.is_must(k)}
 
+    def mistakes(self) -> list[tuple[str, str]]:
+        found = super().mistakes()
+        for n, disk in enumerate(self.block_devices):
+            path, ebs = f"blockDevices[{n}].ebs", disk.ebs
+            if ebs.volume_type in IOPS_NEEDED and not ebs.iops:
+                found.append((f"{path}.iops", f"missing: a volume of type {ebs.volume_type} needs it"))
+            if ebs.kms_key_id and ebs.encrypted is False:
+                found.append((f"{path}.kmsKeyID", "a volume with encrypted: false has no key; remove one of the two"))
+        if self.instance_metadata_options and self.instance_metadata_options.instance_metadata_tags == "enabled":
+            words = "enabled: EC2 then takes no tag whose key has a slash, and those that say whose a VM is have one"
+            found.append(("instanceMetadataOptions.instanceMetadataTags", words))
+        return found
+
+    def _without_effect(self) -> Iterator[str]:
+        """Paths of what is given and has no effect; apiVersion and kind, which every manifest has, are left out."""
+        given: dict[str, object] = {"ebsOptimized": self.ebs_optimized, "monitoring": self.monitoring}
+        given["kmsKeyID"] = self.kms_key_id
+        for n, disk in enumerate(self.block_devices):
+            given[f"blockDevices[{n}].noDevice"] = disk.no_device
+            given[f"blockDevices[{n}].virtualName"] = disk.virtual_name
+        yield from (path for path, value in given.items() if value)
+
     def deprecations(self) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         if self.tags:
             found.append(("tags", "deprecated: use vmTags, nicTags and diskTags (tags goes to all three)"))
         if self.spot_price is not None:
             found.append(("spotPrice", "deprecated: use instanceMarketOptions.marketType: spot"))
+        found += [(path, "known, and without effect: nothing is sent for it") for path in self._without_effect()]
         if any("Name" in (tags or {}) for tags in (self.tags, self.vm_tags, self.nic_tags, self.disk_tags)):
             found.append(("tags.Name", "overridden: the tag Name is always the machine's name"))
         return found
@@ -231,6 +290,7 @@ def _unless(value: T | None, usual: T) -> T | None:
 def _plain_disk(disk: BlockDevice) -> BlockDevice:
     ebs = {
         "delete_on_termination": _unless(disk.ebs.delete_on_termination, True),
+        "encrypted": True if disk.ebs.kms_key_id else disk.ebs.encrypted,
         "iops": disk.ebs.iops or None,
         "throughput": disk.ebs.throughput or None,
     }
@@ -250,6 +310,13 @@ def _plain_nic(nic: NetworkInterface, place: int) -> NetworkInterface:
         "ipv6_prefix_count": nic.ipv6_prefix_count or None,
     }
     return nic.model_copy(update=fields)
+
+
+def _plain_metadata(options: MetadataOptions | None) -> MetadataOptions | None:
+    if options is None:
+        return None
+    tags = _unless(options.instance_metadata_tags, "disabled")
+    return options.model_copy(update={"instance_metadata_tags": tags})
 
 
 def _place(nic: NetworkInterface) -> tuple[int, int]:
@@ -275,4 +342,11 @@ def _indexed(provider_id: str) -> str:
     return f"aws:///{region[0]}/{vm}" if region else provider_id
 
 
-PROVIDER = Provider("AWS", AwsProviderSpec, ProviderIDs("aws", _key, _indexed), driver="drivers.aws")
+PROVIDER = Provider(
+    "AWS",
+    AwsProviderSpec,
+    ProviderIDs("aws", _key, _indexed),
+    driver="drivers.aws",
+    simulation=Simulation("simulator.clouds.ec2", service="ec2", port=7644),
+    annotations={PLACEMENT: read_placement},
+)

@@ -10,16 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from resources.base import NAME_MOST, Key, Manifest
-from resources.names import (
-    MUST_PREFIXES,
-    TAG_CLUSTER,
-    TAG_INSTALLATION,
-    TAG_MACHINE,
-    TAG_OWNER,
-    TAG_RELEASED,
-    TAG_UID,
-)
+from resources.base import NAME_MOST, Key, Manifest, cut
+from resources.names import MUST_PREFIXES, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
 
 Tags = dict[Key, Key]
 OUR_TAGS = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
@@ -34,6 +26,14 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+KEY_SHOWN = 100
+
+
+def shown_key(key: str) -> str:
+    """A tag's key in a message: bounded, and without characters that do not belong in a line."""
+    return repr(cut(key, KEY_SHOWN)) if not key.isprintable() else cut(key, KEY_SHOWN)
+
+
 @dataclass(frozen=True)
 class TagRules:
     """What a cloud accepts as a tag, and which tags a class may not set."""
@@ -45,12 +45,15 @@ class TagRules:
     more."""
     value: Callable[[str], str] = _as_it_is
     """How the cloud writes a value."""
+    key_length: int = 128
+    """The most characters of a key."""
     value_length: int = 256
     """The most characters of a value."""
     name: str = ""
     """The tag that the cloud's console shows as a resource's name, which is the machine's; "" if there is none."""
     uncounted: tuple[str, ...] = ()
-    """Prefixes, in lower case, of the cloud's own keys, which do not count against the limit."""
+    """Prefixes, in lower case, of the cloud's own keys, which do not count against the limit and which nobody else may
+    set."""
 
     def written(self, tags: Mapping[str, str]) -> Tags:
         """The tags as the cloud has them."""
@@ -83,6 +86,31 @@ class TagRules:
                         f"the tag {key} may not be {what}: the cluster's tools find the machine's owner by it; keep "
                         f"{' and '.join(sorted(had))} in one of the tag fields, or create a new class"
                     )
+
+    def mistakes(self, tags: Tags) -> Iterator[str]:
+        """What the cloud would refuse of a class's tags for one resource, each in words with the key."""
+        for key, value in tags.items():
+            if not key.strip():
+                yield f"the key {key!r} is empty"
+            elif key.lower().startswith(self.uncounted):
+                yield f"the key {shown_key(key)} is the cloud's own: nobody else may set {' or '.join(self.uncounted)}…"
+            elif len(key) > self.key_length:
+                yield f"the key {shown_key(key)} has {len(key)} characters, the cloud takes {self.key_length}"
+            if len(value) > self.value_length:
+                yield (
+                    f"the value of {shown_key(key)} has {len(value)} characters, the cloud takes {self.value_length}"
+                )
+
+    def crowding(self, tags: Tags) -> Iterator[str]:
+        """In words, by how many a class's tags for one resource are too many. The limit counts what is on everything
+        beside them: must-tags, ours, and the resource's name."""
+        own = {key for key in self.counted(tags) if not self.is_protected(key)}
+        must = len(OUR_TAGS) + len(MUST_PREFIXES) + bool(self.name)
+        if (over := len(own) + must - self.limit) > 0:
+            yield (
+                f"{len(own)} tags, and {must} that are on everything, are more than the {self.limit} that the cloud "
+                f"takes for a resource: remove {over}"
+            )
 
     def is_protected(self, key: str) -> bool:
         """Whether the class may never set or remove it: must-tags, ours, and the mark of a released resource."""
@@ -134,6 +162,22 @@ class ProviderSpec(Manifest):
         """The class's tags of cluster and role: Gardener's manifests carry them."""
         return {k: v for tags in self.tag_sets().values() for k, v in tags.items() if self.TAGS.is_must(k)}
 
+    def mistakes(self) -> list[tuple[str, str]]:
+        """Path and words for what the cloud would refuse at the creation, as far as the spec alone shows it.
+
+        The model takes it all the same: a spec that is stored must be readable, whatever is wrong with it.
+        """
+        return self._of_tags(self.TAGS.mistakes)
+
+    def crowding(self) -> list[tuple[str, str]]:
+        """Path and words for too many tags, as if a machine carried all of those that are on everything. The driver
+        counts what its machine carries."""
+        return self._of_tags(self.TAGS.crowding)
+
+    def _of_tags(self, wrong: Callable[[Tags], Iterator[str]]) -> list[tuple[str, str]]:
+        found = ((self.tag_fields(r), words) for r, tags in self.tag_sets().items() for words in wrong(tags))
+        return list(dict.fromkeys(found))
+
     def deprecations(self) -> list[tuple[str, str]]:
         """Path and advice for fields that still work but should no longer be written."""
         return []
@@ -181,6 +225,18 @@ class ProviderIDs:
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """The simulated twin of a cloud."""
+
+    module: str
+    """It has `simulated(frame, timings, world)` and is imported by the simulator alone."""
+    service: str
+    """The name of its API there: in fault rules, in the journal of calls, in the option `--<service>-port`."""
+    port: int
+    """The port that `hostler up` serves it on, unless told otherwise."""
+
+
+@dataclass(frozen=True)
 class Provider:
     """A cloud, as a MachineClass names it in `provider`."""
 
@@ -189,3 +245,8 @@ class Provider:
     ids: ProviderIDs
     driver: str = field(repr=False)
     """The module of its driver, which has `driver(settings)`. It is only imported where a worker needs it."""
+    simulation: Simulation | None = field(default=None, repr=False)
+    """None: this cloud is not simulated."""
+    annotations: Mapping[str, Callable[[str], object]] = field(default_factory=dict, repr=False)
+    """Annotations of node templates that its driver reads at a launch, each with what reads its value and raises
+    ValueError."""

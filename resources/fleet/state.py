@@ -6,13 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    computed_field,
-    field_serializer,
-    model_validator,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field_serializer, model_validator
 
 from resources.base import Annotations, Count, Instant, Key, Labels, Model, Name, Text, Value, Word
 from resources.cluster.news import ClusterNews

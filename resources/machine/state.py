@@ -293,6 +293,8 @@ class MachineState(Model):
     attempt: Attempt | None = None
     made: Instant | None = None
     """When the cloud answered that there is a VM."""
+    tagged: bool = False
+    """Whether that VM is known to carry its installation's tag."""
     stale: StaleNode | None = None
     """The Node that its VM would have been mistaken for, until it is known whether it can be removed."""
     node: NodeFacts | None = None

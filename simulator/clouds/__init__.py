@@ -1,15 +1,23 @@
-"""The simulated clouds: what kubelets, the admin API and the server ask of one, whichever it is."""
+"""The simulated clouds: what kubelets, the admin API and the server ask of one, whichever it is.
+
+A cloud is a package with a function `simulated(frame, timings, world)`, and a `Simulation` in the cloud's row of the
+registry (resources/clouds), which names it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from simulator.kubelet.machine import Size, Vm
+from resources.clouds import simulations
+from simulator.frame import Frame
+from simulator.kubelet.knobs import Timings
+from simulator.kubelet.machine import Power, Size, Vm
 
-__all__ = ["Cloud", "Vm"]
+__all__ = ["Cloud", "Power", "Size", "Vm", "cloud_of", "make_cloud"]
 
 
 class Cloud(Protocol):
@@ -31,14 +39,11 @@ class Cloud(Protocol):
 
     async def stop(self) -> None: ...
 
-    def subscribe(self, callback: Callable[[Any], None]) -> None:
-        """Calls back with a Vm at each change of one's state, and at once for every living one."""
+    def subscribe(self, callback: Callable[[Vm], None]) -> None:
+        """Calls back with a VM at each change of its power, and at once for every living one."""
 
     def has_vm(self, instance_id: str) -> bool:
         """Whether it knows the VM, even one that is gone."""
-
-    def sizes(self) -> Mapping[str, Size]:
-        """What each type of VM gives to its node."""
 
     def set_console(self, instance_id: str, text: str) -> None:
         """Appends to what the console shows."""
@@ -53,4 +58,16 @@ class Cloud(Protocol):
         """Everything that calls have made, fit for JSON."""
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes over what `dump` gave."""
+        """Takes over what `dump` gave, also in an earlier version."""
+
+
+def make_cloud(name: str, frame: Frame, timings: Timings, world: Any = None) -> Cloud:
+    """The cloud of this name in the settings. `world` says what its accounts hold from the start, in the cloud's own
+    words; None: its example. Raises KeyError for one that is not simulated, ValueError for a world that is not its."""
+    cloud: Cloud = import_module(simulations()[name].module).simulated(frame, timings, world)
+    return cloud
+
+
+def cloud_of(clouds: Iterable[Cloud], instance_id: str) -> Cloud | None:
+    """The cloud that knows this VM: no two clouds give the same id."""
+    return next((cloud for cloud in clouds if cloud.has_vm(instance_id)), None)

@@ -1,7 +1,7 @@
 """Simulated kubelets: clients of a Kubernetes API server, simulated or real, that join, heartbeat and run pods."""
 
 from simulator.kubelet.knobs import KnobRule, Knobs, Timings
-from simulator.kubelet.machine import Size, Vm
+from simulator.kubelet.machine import Power, Size, Vm
 from simulator.kubelet.pool import Kubelets
 
-__all__ = ["KnobRule", "Knobs", "Kubelets", "Size", "Timings", "Vm"]
+__all__ = ["KnobRule", "Knobs", "Kubelets", "Power", "Size", "Timings", "Vm"]

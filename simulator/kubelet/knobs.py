@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Timings(BaseModel):
-    """Durations in seconds. The defaults are those of `demo`: slow enough to be watched by a person."""
+    """Durations in seconds. The defaults are those of `demo`: slow enough to be watched by a person, and the end of a
+    VM as slow as EC2's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,8 +31,8 @@ class Timings(BaseModel):
     """From a pod's binding until it is Running and Ready."""
     pod_stop: float = Field(default=1.0, ge=0)
     """The time that a container takes to stop, at most the pod's grace period."""
-    terminate: float = Field(default=4.0, ge=0)
-    """From the cloud's call until the VM is terminated (EC2: shutting-down)."""
+    terminate: float = Field(default=40.0, ge=0)
+    """From the cloud's call until the VM is terminated (EC2: shutting-down, half a minute to a minute)."""
 
     @classmethod
     def demo(cls) -> Self:

@@ -16,7 +16,7 @@ from simulator.client import CallError, KubeClient, Obj
 from simulator.kubelet import node as nodes
 from simulator.kubelet.identity import Identity, bootstrap
 from simulator.kubelet.knobs import Knobs, Timings
-from simulator.kubelet.machine import Registration, Size, Vm
+from simulator.kubelet.machine import Registration, Vm
 from simulator.kubelet.pods import Pods
 from simulator.kubelet.userdata import NodeConfig, UserDataError, parse_user_data
 
@@ -33,7 +33,6 @@ class Surroundings:
     bootstrap_client: Callable[[str], KubeClient]
     """Makes a client from a bootstrap token."""
     node_client: Callable[[Identity], KubeClient]
-    size: Callable[[Vm], Size]
     knobs: Callable[[Vm], Knobs]
     console: Callable[[str, str], None]
     """(instance id, line): append to the VM's console output."""
@@ -143,7 +142,7 @@ class Kubelet:
 
     async def _create_or_take_over(self, client: KubeClient, registration: Registration) -> Obj:
         try:
-            created = await client.create("nodes", nodes.node_object(self.vm, self._size, registration))
+            created = await client.create("nodes", nodes.node_object(self.vm, registration))
         except CallError as e:
             if not e.conflict:
                 raise
@@ -158,7 +157,7 @@ class Kubelet:
         it this is the stale-node case, and nothing here can resolve it.
         """
         existing = await client.get("nodes", registration.node_name)
-        patch: Obj = {"metadata": {"labels": nodes.default_labels(self.vm, self._size, registration.node_name)}}
+        patch: Obj = {"metadata": {"labels": nodes.default_labels(self.vm, registration.node_name)}}
         other = existing["spec"].get("providerID")
         if not other and registration.provider_id is not None:
             patch["spec"] = {"providerID": registration.provider_id}
@@ -266,11 +265,7 @@ class Kubelet:
 
     @cached_property
     def _facts(self) -> Obj:
-        return nodes.node_facts(self.vm, self._size)
-
-    @property
-    def _size(self) -> Size:
-        return self._around.size(self.vm)
+        return nodes.node_facts(self.vm)
 
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():

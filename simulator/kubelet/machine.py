@@ -4,32 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
+
+
+class Power(StrEnum):
+    """What a VM's state means to its kubelet, whatever the cloud calls it."""
+
+    OFF = "off"
+    """Nothing runs on it: not yet, or no longer. Its disk stays."""
+    ON = "on"
+    GONE = "gone"
+    """For good, with its disk."""
 
 
 class Vm(Protocol):
     """What a kubelet needs of a cloud's VM; simulator.clouds has them."""
 
     @property
-    def instance_id(self) -> str: ...
+    def instance_id(self) -> str:
+        """The id that no other VM has, of any cloud and at any time, such as AWS's i-…, Azure's vmId, GCE's number."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that its owner gave it, or empty; rules of knobs match it."""
+
     @property
-    def state(self) -> str: ...
+    def power(self) -> Power: ...
     @property
-    def private_dns_name(self) -> str: ...
+    def private_dns_name(self) -> str:
+        """The host name, under which its kubelet registers the Node."""
+
     @property
     def private_ip(self) -> str: ...
     @property
-    def zone(self) -> str: ...
+    def zone(self) -> str:
+        """Empty: the cloud has none, and the Node has no such label."""
+
     @property
-    def region(self) -> str: ...
+    def region(self) -> str:
+        """Empty: the cloud has none, and the Node has no such label."""
+
     @property
-    def provider_id(self) -> str: ...
+    def provider_id(self) -> str:
+        """As the cloud's controller manager writes it."""
+
     @property
     def instance_type(self) -> str: ...
     @property
-    def user_data(self) -> bytes: ...
+    def size(self) -> Size:
+        """What its type gives to the node."""
+
+    @property
+    def user_data(self) -> bytes:
+        """As the VM reads it: decoded."""
 
 
 @dataclass(frozen=True)

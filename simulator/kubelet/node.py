@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from simulator.client import Obj, micro_timestamp, timestamp
-from simulator.kubelet.machine import Registration, Size, Vm
+from simulator.kubelet.machine import Registration, Vm
 
 KUBELET_VERSION = "v1.36.3"
 LEASE_NAMESPACE = "kube-node-lease"
@@ -24,7 +24,7 @@ _PRESSURES = {
 }
 
 
-def node_object(vm: Vm, size: Size, registration: Registration) -> Obj:
+def node_object(vm: Vm, registration: Registration) -> Obj:
     """The Node as it is created: with its status, Ready=False, like the real kubelet's initialNode."""
     spec: Obj = {}
     if registration.provider_id is not None:
@@ -36,18 +36,18 @@ def node_object(vm: Vm, size: Size, registration: Registration) -> Obj:
         "kind": "Node",
         "metadata": {
             "name": registration.node_name,
-            "labels": {**registration.labels, **default_labels(vm, size, registration.node_name)},
+            "labels": {**registration.labels, **default_labels(vm, registration.node_name)},
             "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
         "spec": spec,
-        "status": {**node_facts(vm, size), "conditions": node_conditions(None, ready=False)},
+        "status": {**node_facts(vm), "conditions": node_conditions(None, ready=False)},
     }
 
 
-def default_labels(vm: Vm, size: Size, node_name: str) -> dict[str, str]:
+def default_labels(vm: Vm, node_name: str) -> dict[str, str]:
     """The labels that kubelet itself keeps right on its Node, even on one that existed before (updateDefaultLabels)."""
-    arch = size.architecture
-    return {
+    arch = vm.size.architecture
+    labels = {
         "beta.kubernetes.io/arch": arch,
         "beta.kubernetes.io/instance-type": vm.instance_type,
         "beta.kubernetes.io/os": "linux",
@@ -60,14 +60,15 @@ def default_labels(vm: Vm, size: Size, node_name: str) -> dict[str, str]:
         "topology.kubernetes.io/region": vm.region,
         "topology.kubernetes.io/zone": vm.zone,
     }
+    return {key: value for key, value in labels.items() if value}
 
 
-def node_facts(vm: Vm, size: Size) -> Obj:
+def node_facts(vm: Vm) -> Obj:
     """The part of the status that stays the same from boot to boot: addresses, capacity, nodeInfo."""
     resources = {
-        "cpu": str(size.cpus),
-        "memory": f"{size.memory_mib * 1024}Ki",
-        "pods": str(size.pods),
+        "cpu": str(vm.size.cpus),
+        "memory": f"{vm.size.memory_mib * 1024}Ki",
+        "pods": str(vm.size.pods),
         "ephemeral-storage": f"{20 * 1024 * 1024}Ki",
     }
     unique = uuid.uuid5(uuid.NAMESPACE_DNS, vm.instance_id)
@@ -81,7 +82,7 @@ def node_facts(vm: Vm, size: Size) -> Obj:
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
-            "architecture": size.architecture,
+            "architecture": vm.size.architecture,
             "bootID": str(uuid.uuid4()),
             "containerRuntimeVersion": "containerd://2.1.4",
             "kernelVersion": "6.12.0-simulated",

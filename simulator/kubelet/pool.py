@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from simulator.client import ConnectionPool, KubeClient, present_certificate, se
 from simulator.kubelet.identity import Identity
 from simulator.kubelet.knobs import KnobRule, Timings, knobs_for
 from simulator.kubelet.kubelet import Kubelet, Surroundings
-from simulator.kubelet.machine import Size, Vm
+from simulator.kubelet.machine import Power, Vm
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,7 @@ class Kubelets:
     """A kubelet for every running VM: fed with VM states by `observe`, it joins them to one API server.
 
     `ca` is the API server's CA in PEM (None: the system's). `console` gets (instance id, text) for the VM's console;
-    `sizes` is the cloud's table of instance types; `changed` is called when `dump` has something new that no VM's
-    state tells.
+    `changed` is called when `dump` has something new that no VM's state tells.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Kubelets:
         timings: Timings | None = None,
         *,
         console: Callable[[str, str], None] | None = None,
-        sizes: Mapping[str, Size] | None = None,
         changed: Callable[[], None] | None = None,
     ) -> None:
         self.timings = timings or Timings.demo()
@@ -72,7 +70,6 @@ class Kubelets:
             timings=self.timings,
             bootstrap_client=lambda token: self._client(token=token, user_agent="kubelet-bootstrap"),
             node_client=self._node_client,
-            size=lambda vm: (sizes or {}).get(vm.instance_type, Size()),
             knobs=lambda vm: knobs_for(self._knobs, vm.name, vm.instance_id),
             console=console or (lambda _instance_id, _text: None),
             keep=self._keep,
@@ -105,18 +102,16 @@ class Kubelets:
 
     def observe(self, vm: Vm) -> None:
         """A VM's state has changed, or is told for the first time."""
-        match vm.state:
-            case "running":
+        match vm.power:
+            case Power.ON:
                 self._boot(vm)
-            case "stopping" | "stopped" | "shutting-down":
+            case Power.OFF:
                 self._silence(vm.instance_id)
                 if vm.instance_id in self._disks:
                     self._disks[vm.instance_id].ended = False  # the next boot is a new chance
-            case "terminated":
+            case Power.GONE:
                 self._silence(vm.instance_id)
                 self._disks.pop(vm.instance_id, None)
-            case _:  # pending: nothing runs on it yet
-                pass
 
     def dump(self) -> dict[str, Any]:
         """JSON-able state, for `load` in a later process before the first `observe`."""

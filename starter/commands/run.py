@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from resources.clouds import simulations
 from resources.settings import ROLES
-from starter.commands.blocks import command
+from starter.commands.blocks import Block, command
 from starter.commands.common import Installing
 from starter.outlet import say
 
@@ -30,7 +33,32 @@ class SpeedOption(StrEnum):
 RoleOption = StrEnum("Role", {role.upper(): role for role in ROLES})  # type: ignore[misc]  # its members are ROLES, once
 
 
+def _cloud_ports() -> Callable[..., dict[str, int]]:
+    """One option for each cloud that can be simulated; the block makes of them the ports by the clouds' names."""
+    clouds = {f"{simulation.service}_port": (name, simulation) for name, simulation in simulations().items()}
+
+    def ports(ctx: typer.Context, **given: int) -> dict[str, int]:
+        return {clouds[option][0]: port for option, port in given.items()}
+
+    context, _ = inspect.signature(ports).parameters.values()
+    options = [
+        inspect.Parameter(
+            option,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=simulation.port,
+            annotation=Annotated[
+                int, typer.Option(help=f"The simulated {simulation.service.upper()}.", rich_help_panel=UP_PANEL)
+            ],
+        )
+        for option, (_, simulation) in clouds.items()
+    ]
+    ports.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
+    return ports
+
+
+@command
 def up(
+    *,
     directory: Annotated[Path, typer.Option("--dir", help="Directory for state, settings and logs.")] = Path(
         ".hostler"
     ),
@@ -51,7 +79,7 @@ def up(
     port: Annotated[int, typer.Option(help="Temporal.", rich_help_panel=UP_PANEL)] = 7233,
     ui_port: Annotated[int, typer.Option(help="Temporal's web UI.", rich_help_panel=UP_PANEL)] = 8233,
     kube_port: Annotated[int, typer.Option(help="The simulated Kubernetes API.", rich_help_panel=UP_PANEL)] = 7643,
-    ec2_port: Annotated[int, typer.Option(help="The simulated EC2.", rich_help_panel=UP_PANEL)] = 7644,
+    clouds: Annotated[dict[str, int], Block(_cloud_ports())],
     admin_port: Annotated[int, typer.Option(help="The simulator's admin API.", rich_help_panel=UP_PANEL)] = 7645,
     health_port: Annotated[int, typer.Option(help="The worker's health.", rich_help_panel=UP_PANEL)] = 8081,
     metrics_port: Annotated[int, typer.Option(help="The worker's metrics.", rich_help_panel=UP_PANEL)] = 9464,
@@ -74,7 +102,7 @@ def up(
             temporal=port,
             ui=ui_port,
             kube=kube_port,
-            ec2=ec2_port,
+            clouds=clouds,
             admin=admin_port,
             health=health_port,
             metrics=metrics_port,

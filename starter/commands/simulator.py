@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from resources.clouds import simulations
 from resources.visible import visible_json
 from starter.commands.common import asking
 from starter.outlet import say, say_text
@@ -27,10 +28,9 @@ app.add_typer(faults, name="faults")
 app.add_typer(knobs, name="knobs")
 
 
-class Service(StrEnum):
-    EC2 = "ec2"
-    KUBERNETES = "kubernetes"
-    ANY = "*"
+ANY = "*"
+SERVICES = [*(simulation.service for simulation in simulations().values()), "kubernetes", ANY]
+Service = StrEnum("Service", {name: name for name in SERVICES})  # type: ignore[misc]  # its members are SERVICES, once
 
 
 def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query: Any) -> Any:
@@ -82,7 +82,7 @@ def add_fault(
     times: Annotated[int, typer.Option(help="How many calls it affects.", min=1)] = 1,
     always: Annotated[bool, typer.Option("--always", help="Until it is removed.")] = False,
     match: Annotated[str | None, typer.Option(help="Only calls whose request matches this regular expression.")] = None,
-    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service.ANY,
+    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service(ANY),
 ) -> None:
     """Make calls fail, make them slow, or drop their answers."""
     if not (code or delay or drop):
@@ -133,13 +133,13 @@ def fault_words(rule: dict[str, Any]) -> str:
 def calls(
     ctx: typer.Context,
     operation: Annotated[str | None, typer.Argument(help="A shell pattern.", show_default=False)] = None,
-    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service.ANY,
+    service: Annotated[Service, typer.Option(help="Only calls to this service.")] = Service(ANY),
     since: Annotated[int, typer.Option(help="Only calls after this number.")] = 0,
     mutating: Annotated[bool, typer.Option("--mutating", help="Only calls that change something.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
 ) -> None:
     """List the calls to the cloud and the cluster, oldest first."""
-    one = None if service is Service.ANY else service.value
+    one = None if service.value == ANY else service.value
     only = True if mutating else None
     found = admin(ctx, "GET", "/calls", service=one, operation=operation, since=since, mutating=only)["calls"]
     if output == "json":
@@ -165,9 +165,11 @@ def call_words(call: dict[str, Any]) -> str:
 def lag(
     ctx: typer.Context,
     describe_after_create: Annotated[
-        float | None, typer.Option(help="Seconds for which EC2 does not show what it has just created.", min=0)
+        float | None, typer.Option(help="Seconds for which a cloud does not show what it has just created.", min=0)
     ] = None,
-    tags: Annotated[float | None, typer.Option(help="Seconds until EC2 sees tags that were written.", min=0)] = None,
+    tags: Annotated[
+        float | None, typer.Option(help="Seconds until a cloud shows tags that were written.", min=0)
+    ] = None,
 ) -> None:
     """Show how long reads lag behind writes; with an option, change it."""
     wanted = {"describe_after_create": describe_after_create, "tags": tags}
@@ -179,7 +181,7 @@ def lag(
 @app.command()
 def kill(ctx: typer.Context, instance: Annotated[str, typer.Argument(help="i-…")]) -> None:
     """Kill a VM, as if somebody else had deleted it."""
-    admin(ctx, "POST", "/ec2/kill", {"instanceId": instance})
+    admin(ctx, "POST", "/vms/kill", {"instanceId": instance})
     say(f"{instance} was killed")
 
 

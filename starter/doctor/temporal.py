@@ -110,6 +110,8 @@ async def _queue(temporal: Client, queue: Queue) -> list[Finding]:
     words = f"polled by {workers} worker{'s' if workers != 1 else ''}"
     words += f" of build {', '.join(builds)}" if builds else ""
     words += f", last {age(now - seen)} ago by {who}; {waiting}"
+    if queue.accounts is not None:
+        words += f"; for {', '.join(queue.accounts) or 'no account any more'}"
     if answer.stats.rate_limiting_active:
         words += ", held back by its rate limit"
     limit = answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second

@@ -42,6 +42,7 @@ SLOW_CALL = 4.0
 LOOK = 0.3
 """Seconds between two looks at the machine."""
 STEP_TIMEOUT = 60.0
+TERMINATE = 4.0  # a VM of EC2's takes ten times as long to end, with nothing to be seen meanwhile
 """Seconds for each step; the life as a whole takes about half of that."""
 
 
@@ -129,7 +130,7 @@ class Demo:
 
     async def _show_what_is_left(self) -> None:
         (secret,) = self.manifests.secrets
-        left = await asyncio.to_thread(cloud_resources, self.stack.ec2, secret.plain())
+        left = await asyncio.to_thread(cloud_resources, self.stack.clouds["aws"], secret.plain())
         for kind, ids in left.items():
             self.screen.say(f"  {kind} left at the cloud: {', '.join(ids) or 'none'}")
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
@@ -205,7 +206,9 @@ async def demo(screen: DemoView, keep: bool) -> None:
     cluster = Path(joined) if joined else None
     what = f"a simulated cloud beside the cluster of {joined}" if joined else "a simulated cloud and cluster"
     screen.say(f"starting Temporal, {what}, and a worker")
-    options = Options(directory=FOLDER, fresh=True, ports=Ports.any(), api_server_kubeconfig=cluster)
+    options = Options(
+        directory=FOLDER, fresh=True, ports=Ports.any(), api_server_kubeconfig=cluster, terminate=TERMINATE
+    )
     async with Stack(options, screen.say) as stack:
         screen.say(f"all are running; Temporal's web UI, until the demo ends: {stack.ui}")
         hostler = HostlerClient(await stack.connect(), stack.settings, cluster=CLUSTER)

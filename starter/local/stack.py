@@ -1,4 +1,4 @@
-"""What `hostler up` and the demo run in one folder: Temporal's dev server, a simulated cloud and cluster, a worker."""
+"""What `hostler up` and the demo run in one folder: Temporal's dev server, simulated clouds, a cluster, a worker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import random
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -23,6 +23,7 @@ import yaml
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from resources.clouds import PROVIDERS, simulations
 from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.settings import Settings, load_settings
@@ -60,25 +61,30 @@ class Ports:
     temporal: int = field(default=7233, metadata={"flag": "--port", "serves": "Temporal"})
     ui: int = field(default=8233, metadata={"flag": "--ui-port", "serves": "Temporal's web UI"})
     kube: int = field(default=7643, metadata={"flag": "--kube-port", "serves": "the simulated Kubernetes API"})
-    ec2: int = field(default=7644, metadata={"flag": "--ec2-port", "serves": "the simulated EC2"})
     admin: int = field(default=7645, metadata={"flag": "--admin-port", "serves": "the simulator's admin API"})
     health: int = field(default=8081, metadata={"flag": "--health-port", "serves": "the worker's health"})
     metrics: int = field(default=9464, metadata={"flag": "--metrics-port", "serves": "the worker's metrics"})
+    clouds: Mapping[str, int] = field(default_factory=lambda: {name: s.port for name, s in simulations().items()})
+    """By the clouds' names in the settings: those that are simulated."""
 
     @staticmethod
     def any() -> Ports:
-        return Ports(*(0 for _ in fields(Ports)))
+        numbers = {port.name: 0 for port in fields(Ports) if port.metadata}
+        return Ports(**numbers, clouds=dict.fromkeys(simulations(), 0))
 
     def settled(self, unused: frozenset[str]) -> Ports:
         """The ports with a free one for each 0. Raises UpError for a port that is taken, unless it is of `unused`."""
         settled: dict[str, int] = {}
+        clouds = dict(self.clouds)
         with ExitStack() as held:  # all at once, so that no two get the same free one
             for port in fields(self):
-                number = getattr(self, port.name)
-                if port.name not in unused:
-                    number = _bind(held, number, port.metadata["serves"], port.metadata["flag"])
-                settled[port.name] = number
-        return Ports(**settled)
+                if port.metadata and port.name not in unused:
+                    number = getattr(self, port.name)
+                    settled[port.name] = _bind(held, number, port.metadata["serves"], port.metadata["flag"])
+            for name, number in () if "clouds" in unused else self.clouds.items():
+                service = simulations()[name].service
+                clouds[name] = _bind(held, number, f"the simulated {service.upper()}", f"--{service}-port")
+        return replace(self, **settled, clouds=clouds)
 
 
 def _bind(held: ExitStack, number: int, serves: str, flag: str) -> int:
@@ -118,6 +124,8 @@ class Options:
     simulator: bool = True
     ports: Ports = field(default_factory=Ports)
     speed: Speed = "demo"
+    terminate: float | None = None
+    """Seconds that a simulated VM takes to end; None: as `speed` has it."""
 
     def check(self) -> None:
         """Raises UpError for options that cannot work together, or would do harm."""
@@ -223,8 +231,9 @@ class Stack:
         return f"https://{HOST}:{self.ports.kube}"
 
     @property
-    def ec2(self) -> str:
-        return f"http://{HOST}:{self.ports.ec2}"
+    def clouds(self) -> dict[str, str]:
+        """Where each simulated cloud is, by its name in the settings."""
+        return {name: f"http://{HOST}:{port}" for name, port in self.ports.clouds.items()}
 
     @property
     def admin(self) -> str:
@@ -270,7 +279,7 @@ class Stack:
 
     def _unused_ports(self) -> frozenset[str]:
         temporal = {"temporal", "ui"} if self.options.temporal_address else set()
-        simulator = set() if self.options.simulator else {"kube", "ec2", "admin"}
+        simulator = set() if self.options.simulator else {"kube", "clouds", "admin"}
         joined = {"kube"} if self.options.api_server_kubeconfig else set()
         return frozenset(temporal | simulator | joined)
 
@@ -313,8 +322,11 @@ class Stack:
     def _simulator_command(self) -> Command:
         argv = [sys.executable, "-P", "-m", "simulator", "--speed", self.options.speed]
         argv += ["--state-dir", str(self.directory / "simulator"), "--kubeconfig", str(self.kubeconfig)]
-        argv += ["--kube-port", str(self.ports.kube), "--ec2-port", str(self.ports.ec2)]
-        argv += ["--admin-port", str(self.ports.admin)]
+        argv += ["--kube-port", str(self.ports.kube), "--admin-port", str(self.ports.admin)]
+        for name, port in self.ports.clouds.items():
+            argv += ["--cloud", name, f"--{simulations()[name].service}-port", str(port)]
+        if self.options.terminate is not None:
+            argv += ["--terminate", str(self.options.terminate)]
         if self.options.api_server_kubeconfig:
             argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
         return self._command("simulator", argv, ready=_said(_is_object))
@@ -338,7 +350,9 @@ class Stack:
                 }
             },
             "secrets": {"source": "kubernetes", "cluster": CLUSTER},
-            "clouds": {"aws": {"endpoint": self.ec2} if simulated else {}},
+            "clouds": {name: {"endpoint": url} for name, url in self.clouds.items()}
+            if simulated
+            else {name.lower(): {} for name in PROVIDERS},
             "worker": {
                 "health": f"{HOST}:{self.ports.health}",
                 "metrics": f"{HOST}:{self.ports.metrics}",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from resources.clouds import simulations
 from resources.settings import PLACES, SETTINGS_VARIABLE
 from starter import outlet
 from starter.local.stack import Options, Stack
@@ -67,10 +68,11 @@ def words(stack: Stack) -> Iterator[str]:
     if options.simulator:
         api = f"of {shown(options.api_server_kubeconfig)}" if options.api_server_kubeconfig else stack.kube
         yield f"  Kubernetes API     {api}  (kubeconfig: {shown(stack.kubeconfig)})"
-        yield f"  EC2                {stack.ec2}"
+        for name, url in stack.clouds.items():
+            yield f"  {simulations()[name].service.upper():<17}  {url}"
     else:
         yield f"  Kubernetes API     of {shown(stack.kubeconfig)}"
-        yield "  EC2                the real one: machines that you apply cost money"
+        yield "  clouds             the real ones: machines that you apply cost money"
     yield f"  logs               {shown(stack.directory / 'logs')}"
     yield ""
     yield "Try, in another terminal:"

@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTa
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.names import cloud_queue
+from resources.queues import cloud_queues
 from resources.settings import Settings, SettingsError
 
 REASON = "callsPerSecondPerAccount in the settings of a Hostler worker"
@@ -44,25 +44,26 @@ async def kept(client: Client, queue: str) -> Limit:
 
 
 async def apply(client: Client, settings: Settings) -> None:
-    """Tells the server the limit for each cloud of the settings. Safe to repeat; with several workers the last one
-    counts.
+    """Tells the server the limit for each cloud's queues of the settings. Safe to repeat; with several workers the
+    last one counts.
 
     A limit that was set by hand stays where the settings have none. Raises SettingsError where the server cannot keep a
     limit that they have.
     """
-    for provider, cloud in settings.clouds.items():
-        queue, wanted = cloud_queue(provider, settings.queue_prefix), cloud.calls_per_second_per_account
+    for queue in cloud_queues(settings):
+        wanted = queue.per_account
         try:
-            now = await kept(client, queue)
+            now = await kept(client, queue.name)
             if now.per_second != wanted and not (wanted is None and now.by_hand):
-                await _set(client, queue, wanted)
+                await _set(client, queue.name, wanted)
         except RPCError as e:
             if e.status not in _NOT_KEPT:
                 raise
             if wanted is not None:
                 raise SettingsError(
-                    f"clouds.{provider}.callsPerSecondPerAccount: this Temporal server keeps no limit per account "
-                    f"({e.message}): let this worker's user update the namespace, or remove the setting"
+                    f"clouds.{queue.provider}.callsPerSecondPerAccount: this Temporal server keeps no limit per "
+                    f"account ({e.message}): let this worker's user update the namespace, or remove the setting and "
+                    f"give busy accounts a task queue of their own (clouds.{queue.provider}.queues)"
                 ) from None
 
 

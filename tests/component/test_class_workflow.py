@@ -503,7 +503,7 @@ async def test_an_error_of_our_own_parks_it(idle: Classes, monkeypatch: pytest.M
         raise ValueError("a bug")
 
     monkeypatch.setattr(class_rollout, "to_tell", buggy)
-    monkeypatch.setattr("workflows.machine_class.to_tell", buggy)
+    monkeypatch.setattr("workflows.machine_class.workflow.to_tell", buggy)
     async with idle.worker():
         await idle.start()
         parked = await eventually(idle.state, lambda s: s.parked, "a parked class")

@@ -8,17 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from cli_support import (
-    Place,
-    PlayedMachine,
-    class_yaml,
-    drain_node,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    text,
-)
+from cli_support import Place, PlayedMachine, class_yaml, drain_node, eventually, impatient, machine_yaml, place, text
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 

@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import (
-    BECOMES,
-    Place,
-    class_yaml,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    text,
-    working,
-)
+from cli_support import BECOMES, Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
 
 from resources.machine.preservation import PreserveValue
 from resources.machine.state import MachineState, Phase

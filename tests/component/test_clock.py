@@ -9,18 +9,12 @@ import pytest
 from deedkit import CONSISTENCY, Deeds, deeds, ref, running
 from kube_wire import NODES
 
+from activities.cloud.deleting import until_next_look, until_next_shutdown_look
 from activities.cloud.instances import InstancesActivities
-from activities.cloud.machine import MachineActivities, until_next_look
+from activities.cloud.machine import MachineActivities
 from activities.drain.nodes import DrainActivities
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from resources.calls.cloud import (
-    DeleteInput,
-    DeleteOutput,
-    InstancesInput,
-    InstancesOutput,
-    StatusInput,
-    StatusOutput,
-)
+from resources.calls.cloud import DeleteInput, DeleteOutput, InstancesInput, InstancesOutput, StatusInput, StatusOutput
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.calls.machine import Target
 from resources.cluster.accounts import Account
@@ -170,3 +164,10 @@ def test_looks_at_a_vm_that_goes_become_rarer() -> None:
     waits = [until_next_look(attempt, timedelta(seconds=5)).total_seconds() for attempt in (1, 2, 3, 4, 5, 6, 1000)]
     assert waits == [1.0, 1.5, 2.25, 3.375, 5.0, 5.0, 5.0]
     assert until_next_look(1, timedelta(seconds=0.5)) == timedelta(seconds=0.5)
+
+
+def test_looks_at_a_vm_that_shuts_down_become_rarer_for_longer() -> None:
+    """It takes EC2 half a minute, or two, and each look is a call."""
+    waits = [until_next_shutdown_look(looks, timedelta(seconds=5)).total_seconds() for looks in range(1, 9)]
+    assert [round(w, 1) for w in waits] == [2.5, 8.0, 12.8, 20.5, 32.8, 52.4, 60.0, 60.0]
+    assert until_next_shutdown_look(1000, timedelta(seconds=5)) == timedelta(seconds=60)

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from lifekit import Stack, eventually, examples, new_stack
+from lifekit import Stack, eventually, examples, hostler, new_stack
 from paths import ROOT
 from poolplay import pool_yaml
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.testing import WorkflowEnvironment
-from test_cli_life import hostler
 
 import worker
-from resources.cluster.news import Reachability
+from resources.cluster.accounts import Account
 from resources.cluster.state import ClusterState
+from resources.machine.manifest import SecretRef
 from resources.machine.state import ClassSnapshot, MachineState, Phase
 from resources.machine_class.state import ClassState
 from resources.names import class_id, cloud_queue, cluster_id, drain_queue, machine_id, pool_id, rollout_id
@@ -225,19 +225,20 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
 
 
 async def test_the_watch_tells_of_what_it_cannot_reach(idle: Stack) -> None:
+    account = Account(provider="AWS", scope="eu-west-1", secret_ref=SecretRef(name="nowhere"))
     async with idle.worker():
         state = ClusterState(
             name="demo",
             queue_prefix=idle.settings.queue_prefix,
-            api=Reachability(reachable=True, time=NOW),
             looked=True,
-            clouds={"AWS/eu-west-1/x": Reachability(reachable=False, message="AuthFailure", time=NOW)},
+            classes={"c": [account.key]},
+            accounts={account.key: account},
         )
         handle = await idle.client.start_workflow(
             ClusterWorkflow.run, state, id=cluster_id("demo"), task_queue=idle.settings.queue_prefix
         )
-        found = await seen(idle, "cluster demo", "its watch cannot reach the cloud AWS/eu-west-1/x since 2026-03-01")
-        assert "AuthFailure" in bad(found)["cluster demo"]
+        found = await seen(idle, "cluster demo", f"its watch cannot reach the cloud {account.key} since ")
+        assert "Secret default/nowhere does not exist" in bad(found)["cluster demo"]
         await handle.terminate()
 
 
@@ -381,14 +382,22 @@ def test_a_slow_answer_is_no_skew() -> None:
 
 async def test_what_each_account_may_take_is_what_the_server_keeps(idle: Stack) -> None:
     subject = f"queue {cloud_queue('aws', idle.settings.queue_prefix)}"
-    aws = {"endpoint": idle.settings.clouds["aws"].endpoint}
+    aws = {
+        "endpoint": idle.settings.clouds["aws"].endpoint,
+        "queues": {"own": {"accounts": ["AWS/*/big"]}, "former": {"accounts": []}},
+    }
     change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 4}})
     async with worker.running(idle.client, load_settings(idle.settings_file)):
 
-        async def polled() -> str:
-            return next(f.message for f in await examine(idle.settings_file) if f.subject == subject)
+        async def polled() -> dict[str, str]:
+            return {f.subject.removeprefix(subject): f.message for f in await examine(idle.settings_file)}
 
-        await eventually(polled, lambda words: "polled by" in words and "; at most 4 calls/s for each account" in words)
+        def all_polled(said: dict[str, str]) -> bool:
+            return all("; at most 4 calls/s for each account" in said.get(q, "") for q in ("", "-own", "-former"))
+
+        said = await eventually(polled, all_polled)
+        assert "; for AWS/*/big; at most" in said["-own"]
+        assert "; for no account any more; at most" in said["-former"]
         change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 3}})
         found = await seen(idle, subject, "callsPerSecondPerAccount is 3 in these settings")
     assert "restart the worker" in bad(found)[subject]

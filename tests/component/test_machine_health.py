@@ -143,6 +143,21 @@ async def test_a_healthy_look_does_not_fail_it(temporal: WorkflowEnvironment, ma
     await phase(handle, Phase.UNKNOWN)
 
 
+async def test_a_look_that_news_has_overtaken_is_taken_again(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """Its answer may be older than what the watch has told meanwhile, and does not tell again."""
+    handle = await running(machines)
+    await sick(machines, handle)
+    hold = machines.stubs.holds["look_at_node"] = asyncio.Event()
+    machines.stubs.then("look_at_node", looked(**SICK), looked())
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    await machines.stubs.until_called("look_at_node")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await eventually(lambda: state(handle), lambda s: s.node.ready, "the news")
+    hold.set()
+    assert (await reason(handle, "Settling")).node.ready
+    assert len(machines.stubs.called("look_at_node")) == 2
+
+
 async def test_a_lease_that_moves_holds_it_back(temporal: WorkflowEnvironment, machines: Machines) -> None:
     """After an API outage every Node says Unknown, and the kubelet renews its Lease before its status."""
     handle = await running(machines)

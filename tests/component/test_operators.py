@@ -45,14 +45,7 @@ from resources.machine_class.state import ClassNews
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
-from starter.sdk.results import (
-    ClusterDescription,
-    ClusterSummary,
-    Description,
-    Life,
-    MachineSummary,
-    PendingActivity,
-)
+from starter.sdk.results import ClusterDescription, ClusterSummary, Description, Life, MachineSummary, PendingActivity
 from workflows.machine import MachineWorkflow
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity

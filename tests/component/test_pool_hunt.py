@@ -18,8 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from planners.fleet.steps import Delete
 from planners.machine_class import rollout as class_rollout
 from planners.pool import progress
-from planners.pool.plan import ObservedPool
-from planners.pool.view import View
+from planners.pool.view import ObservedPool, View
 from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass
 from resources.fleet.member import Trouble, Vm

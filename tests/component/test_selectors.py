@@ -6,18 +6,7 @@ import asyncio
 import json
 
 import pytest
-from cli_support import (
-    BECOMES,
-    DEADLINE,
-    Place,
-    class_yaml,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    text,
-    working,
-)
+from cli_support import BECOMES, DEADLINE, Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
 from test_cli_kube import NODE, kubectl
 
 from resources.machine.state import Phase

@@ -56,7 +56,7 @@ async def test_its_machines_join_that_cluster(tmp_path: Path) -> None:
         joined = settings(cluster.kubeconfig, state_dir=tmp_path)
         async with Simulator(joined) as simulator:
             assert (simulator.kubeconfig, simulator.kube_url) == (cluster.kubeconfig, cluster.url)
-            first = await asyncio.to_thread(launch, simulator.ec2_url)
+            first = await asyncio.to_thread(launch, simulator.cloud_urls["aws"])
             await eventually(lambda: nodes(cluster), lambda seen: seen.get(first))
             assert simulator.frame.calls("kubernetes") == []
         # Machines outlive the simulator, with the identities that this cluster gave them.

@@ -8,14 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from kube_wire import NODES, KubeTarget, node
-from kube_world import (
-    SECRETS,
-    TOKEN,
-    TOKEN_ID,
-    World,
-    bootstrap_secret,
-    new_world,
-)
+from kube_world import SECRETS, TOKEN, TOKEN_ID, World, bootstrap_secret, new_world
 
 EVENTS = "/api/v1/namespaces/default/events"
 

@@ -96,15 +96,9 @@ async def test_a_node_is_not_ready_before_it_is_ready(cluster: Cluster, kubelets
     assert states[0] == "False"
 
 
-async def test_sizes_of_the_cloud_are_those_of_the_nodes(cluster: Cluster) -> None:
-    sizes = {"m7g.large": Size(cpus=64, memory_mib=1024, architecture="arm64")}
-    pool = Kubelets(cluster.url, cluster.api.ca_pem, timings=FAST, sizes=sizes)
-    await pool.start()
-    try:
-        pool.observe(fake_vm(instance_type="m7g.large"))
-        node = await eventually(lambda: cluster.node(fake_vm().private_dns_name))
-    finally:
-        await pool.stop()
+async def test_sizes_of_the_cloud_are_those_of_the_nodes(cluster: Cluster, kubelets: Kubelets) -> None:
+    kubelets.observe(fake_vm(size=Size(cpus=64, memory_mib=1024, architecture="arm64")))
+    node = await eventually(lambda: cluster.node(fake_vm().private_dns_name))
     assert node["status"]["capacity"]["cpu"] == "64"
     assert node["status"]["capacity"]["memory"] == f"{1024 * 1024}Ki"
     assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"

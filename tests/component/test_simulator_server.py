@@ -128,7 +128,7 @@ def ready_node(kube: Http, instance_id: str) -> Obj:
 
 
 def test_a_launched_instance_becomes_a_node_and_a_terminated_one_is_missed(simulator: SimulatorThread) -> None:
-    ec2, kube = ec2_client(simulator.ec2_url), kube_http(simulator.kubeconfig)
+    ec2, kube = ec2_client(simulator.cloud_urls["aws"]), kube_http(simulator.kubeconfig)
     assert kube("POST", "/api/v1/namespaces/kube-system/secrets", token_secret())[0] == 201
     gone, stays = launch(ec2, "m-1"), launch(ec2, "m-2")
     node = ready_node(kube, gone["InstanceId"])
@@ -147,7 +147,7 @@ def test_a_launched_instance_becomes_a_node_and_a_terminated_one_is_missed(simul
 
 
 def test_a_machine_that_cannot_join_says_so_on_its_console(simulator: SimulatorThread) -> None:
-    ec2 = ec2_client(simulator.ec2_url)
+    ec2 = ec2_client(simulator.cloud_urls["aws"])
     instance = launch(ec2, "m-1")["InstanceId"]
 
     def console() -> str:
@@ -169,7 +169,7 @@ def test_a_thread_gives_its_loop_to_callers(simulator: SimulatorThread) -> None:
 async def test_it_runs_inside_a_loop_of_the_callers() -> None:
     async with Simulator(fast()) as simulator:
         assert simulator.kube_url.startswith("https://127.0.0.1:")
-        assert {simulator.ec2_url[:17], simulator.admin_url[:17]} == {"http://127.0.0.1:"}
+        assert {simulator.cloud_urls["aws"][:17], simulator.admin_url[:17]} == {"http://127.0.0.1:"}
     await simulator.stop()  # once more does no harm
 
 
@@ -179,16 +179,16 @@ async def test_it_runs_inside_a_loop_of_the_callers() -> None:
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:
     settings = fast(state_dir=tmp_path)
     with SimulatorThread(settings) as first:
-        kube, ec2, admin = kube_http(first.kubeconfig), ec2_client(first.ec2_url), Http(first.admin_url)
+        kube, ec2, admin = kube_http(first.kubeconfig), ec2_client(first.cloud_urls["aws"]), Http(first.admin_url)
         kube("POST", "/api/v1/namespaces/kube-system/secrets", token_secret())
         instance = launch(ec2, "m-1")["InstanceId"]
         before = ready_node(kube, instance)
         admin("POST", "/knobs", {"match": "m-9", "knobs": {"never_joins": True}})
         admin("POST", "/faults", {"service": "ec2", "operation": "Nothing", "times": None})
         admin("POST", "/lag", {"tags": 0.5})
-        kubeconfig, urls = first.kubeconfig, (first.kube_url, first.ec2_url, first.admin_url)
+        kubeconfig, urls = first.kubeconfig, (first.kube_url, first.cloud_urls["aws"], first.admin_url)
     with SimulatorThread(settings) as second:
-        assert (second.kube_url, second.ec2_url, second.admin_url) == urls
+        assert (second.kube_url, second.cloud_urls["aws"], second.admin_url) == urls
         assert second.kubeconfig == kubeconfig
         kube, admin = kube_http(kubeconfig), Http(second.admin_url)
         assert nodes(kube)[instance]["metadata"]["uid"] == before["metadata"]["uid"]
@@ -221,14 +221,21 @@ def test_a_state_that_cannot_be_read_is_a_plain_error(tmp_path: Path) -> None:
 # -- ports
 
 
-@pytest.mark.parametrize("setting", ["kube_port", "ec2_port", "admin_port"])
-def test_a_port_that_is_taken_is_named_with_its_setting(setting: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "on"),
+    [
+        ("kube_port", lambda port: {"kube_port": port}),
+        ("ec2_port", lambda port: {"clouds": {"aws": {"port": port}}}),
+        ("admin_port", lambda port: {"admin_port": port}),
+    ],
+)
+def test_a_port_that_is_taken_is_named_with_its_setting(setting: str, on: Callable[[int], dict[str, Any]]) -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTakenError, match=f"port {port} on 127.0.0.1 is taken: choose another {setting}"):
-            SimulatorThread(fast(**{setting: port})).__enter__()
-    with SimulatorThread(fast(**{setting: port})) as simulator:  # nothing of the failed start holds it
-        assert str(port) in simulator.kube_url + simulator.ec2_url + simulator.admin_url
+            SimulatorThread(fast(**on(port))).__enter__()
+    with SimulatorThread(fast(**on(port))) as simulator:  # nothing of the failed start holds it
+        assert str(port) in simulator.kube_url + simulator.cloud_urls["aws"] + simulator.admin_url
 
 
 # -- the admin API
@@ -245,7 +252,7 @@ def test_faults_strike_and_are_taken_back(simulator: SimulatorThread, admin: Htt
     status, made = admin("POST", "/faults", [rule, {**rule, "code": "RequestLimitExceeded", "times": None}])
     assert status == 201
     assert [r["code"] for r in admin.get("/faults")] == ["InsufficientInstanceCapacity", "RequestLimitExceeded"]
-    ec2 = ec2_client(simulator.ec2_url)
+    ec2 = ec2_client(simulator.cloud_urls["aws"])
     with pytest.raises(ec2.exceptions.ClientError, match="InsufficientInstanceCapacity"):
         launch(ec2, "m-1")
     with pytest.raises(ec2.exceptions.ClientError, match="RequestLimitExceeded"):
@@ -258,7 +265,7 @@ def test_faults_strike_and_are_taken_back(simulator: SimulatorThread, admin: Htt
 
 
 def test_calls_are_filtered(simulator: SimulatorThread, admin: Http) -> None:
-    ec2 = ec2_client(simulator.ec2_url)
+    ec2 = ec2_client(simulator.cloud_urls["aws"])
     ec2.describe_images()
     mark = admin.get("/calls")["last"]
     launch(ec2, "m-1")
@@ -278,7 +285,7 @@ def test_calls_are_filtered(simulator: SimulatorThread, admin: Http) -> None:
 def test_lag_and_reset(simulator: SimulatorThread, admin: Http) -> None:
     assert admin("POST", "/lag", {"describe_after_create": 3600})[1] == {"describe_after_create": 3600.0, "tags": 0.0}
     assert admin("POST", "/lag", {"tags": 2})[1] == {"describe_after_create": 3600.0, "tags": 2.0}
-    ec2 = ec2_client(simulator.ec2_url)
+    ec2 = ec2_client(simulator.cloud_urls["aws"])
     launch(ec2, "m-1")
     assert ec2.describe_instances()["Reservations"] == []
     admin("POST", "/faults", {"operation": "x"})
@@ -300,7 +307,7 @@ def test_knobs_are_replaced_by_match(admin: Http) -> None:
 
 
 def test_knobs_reach_the_machines(simulator: SimulatorThread, admin: Http) -> None:
-    ec2, kube = ec2_client(simulator.ec2_url), kube_http(simulator.kubeconfig)
+    ec2, kube = ec2_client(simulator.cloud_urls["aws"]), kube_http(simulator.kubeconfig)
     kube("POST", "/api/v1/namespaces/kube-system/secrets", token_secret())
     admin("POST", "/knobs", {"match": "m-1*", "knobs": {"no_taint": True}})
     odd, usual = launch(ec2, "m-17")["InstanceId"], launch(ec2, "m-2")["InstanceId"]
@@ -309,7 +316,7 @@ def test_knobs_reach_the_machines(simulator: SimulatorThread, admin: Http) -> No
 
 
 def test_vms_are_impaired_killed_and_talk(simulator: SimulatorThread, admin: Http) -> None:
-    ec2 = ec2_client(simulator.ec2_url)
+    ec2 = ec2_client(simulator.cloud_urls["aws"])
     instance = launch(ec2, "m-1", b"#!/bin/sh")["InstanceId"]
 
     def state() -> str:

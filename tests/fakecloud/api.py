@@ -50,7 +50,10 @@ class Thing:
     """Digest of the request that a VM was made with."""
     token: str = ""
     name: str = ""
+    user_data: str = ""
     console: dict[str, Any] = field(default_factory=dict)
+    output: str = ""
+    """What a VM's console shows."""
 
     @property
     def state(self) -> str:
@@ -123,6 +126,7 @@ class FakeApi:
             return former
         self.count += 1
         vm = Thing(f"vm-{self.count}", account, "vm", dict(labels), name=name, token=token, request=digest)
+        vm.user_data = asked["user_data"]
         vm.boots, vm.ready, vm.console = time.time() + self.boot, not self.slow, dict(asked["console"])
         self.things[vm.id] = vm
         self.things[nic].vm = vm.id
@@ -157,9 +161,17 @@ class FakeApi:
     def _DeleteVm(self, account: str, id: str) -> Thing:
         vm = self._GetVm(account, id)
         vm.ends = vm.ends or time.time() + self.terminate
-        for disk in [t for t in self.things.values() if t.kind == "disk" and t.vm == id]:
-            del self.things[disk.id]
+        self._lose_disks(id)
         return vm
+
+    def kill(self, id: str) -> None:
+        """The VM dies behind everyone's back, and its disks with it."""
+        self.things[id].ends = 0.0
+        self._lose_disks(id)
+
+    def _lose_disks(self, vm: str) -> None:
+        for disk in [t for t in self.things.values() if t.kind == "disk" and t.vm == vm]:
+            del self.things[disk.id]
 
     def _DeleteNic(self, account: str, id: str) -> None:
         nic = self.things[id]

@@ -32,6 +32,7 @@ from drivers.tags import check_must_tags, class_tags, launch_tags, must_tags, pl
 from drivers.updating import UpdateTarget, answer
 from fakecloud.api import FakeApi, FakeError, NoAnswer, Thing
 from fakecloud.spec import FakeProviderSpec
+from fakecloud.wire import Remote
 from resources.errors import ErrorClass
 from resources.names import OWNER, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_UID
 
@@ -53,11 +54,12 @@ RULES = FakeProviderSpec.TAGS
 
 class FakeDriver:
     cloud: ClassVar[FakeApi]
-    """The cloud itself, in place of an address."""
+    """The cloud itself, where the settings have no address."""
     page: ClassVar[int] = 100
 
     def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
+        self._cloud = Remote(settings.endpoint) if settings.endpoint else self.cloud
         self._accounts: dict[str, str] = {}
 
     # -- creating
@@ -120,8 +122,10 @@ class FakeDriver:
         return _status(there[0])
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
-        found = self._list(request, {TAG_CLUSTER: request.cluster})
-        return ListMachinesResponse(machines=[_status(t) for t in found if t.state != "terminated"])
+        wanted = set(map(_id, request.provider_ids))
+        found = self._list(request, {} if wanted else {TAG_CLUSTER: request.cluster})
+        there = [t for t in found if t.state != "terminated" and (not wanted or t.id in wanted)]
+        return ListMachinesResponse(machines=[_status(t) for t in there])
 
     def get_account(self, request: GetAccountRequest) -> str:
         credentials = _credentials(request)
@@ -222,7 +226,7 @@ class FakeDriver:
         hide = [credentials, *words_of(str(parameters.get("user_data", "")))]
         failure: DriverError
         try:
-            return self.cloud.call(operation, credentials, self._settings.timeout.total_seconds(), **parameters)
+            return self._cloud.call(operation, credentials, self._settings.timeout.total_seconds(), **parameters)
         except NoAnswer as e:
             failure = DriverError(ErrorClass.TRANSIENT, f"{operation}: {e}")
         except FakeError as e:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from resources.base import Count, Key, Manifest
-from resources.clouds import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
+from resources.clouds import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags
 from resources.effects import Effect
 
 LENGTH = 63
@@ -51,4 +51,10 @@ class FakeProviderSpec(ProviderSpec):
         return "labels" if resource == "vm" else f"{resource}.labels"
 
 
-FAKE = Provider("Fake", FakeProviderSpec, ProviderIDs("fake", key=str.lower, indexed=str.lower), "fakecloud.driver")
+FAKE = Provider(
+    "Fake",
+    FakeProviderSpec,
+    ProviderIDs("fake", key=str.lower, indexed=str.lower),
+    driver="fakecloud.driver",
+    simulation=Simulation("fakecloud.simulated", service="fake", port=7699),
+)

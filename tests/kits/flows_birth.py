@@ -6,17 +6,7 @@ from datetime import timedelta
 
 from faultkit import arm
 from flowkit import Flow, flow, knobs, mark, new_name
-from invariants import (
-    Witness,
-    check_i1,
-    check_i5,
-    check_i6,
-    check_i7,
-    check_i8,
-    check_i10,
-    check_i11,
-    check_ready,
-)
+from invariants import Witness, check_i1, check_i5, check_i6, check_i7, check_i8, check_i10, check_i11, check_ready
 from lifekit import Stack, eventually
 
 from resources.machine.state import Phase

@@ -76,7 +76,6 @@ async def reset(stack: Stack) -> None:
     "drain_node",
     "tell_node 3",
     "drain_node 2",
-    "tell_node 4",
     "drain_node 3",
 )
 async def health_failure(stack: Stack) -> None:

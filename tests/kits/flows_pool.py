@@ -282,7 +282,7 @@ async def pool_with_one_slot(it: Live) -> None:
     await pool.when(lambda s: s.available == 1 and s.preserved == 1, "the other one is kept")
     (kept,) = [n for n, m in (await settled(pool)).members.items() if m.preserved_until is not None]
     assert kept in old
-    await pool.apply(pool_spec(2, machine=ILL))
+    await pool.apply(pool_spec(2, machine=WELL))
     await eventually(pool.state, lambda s: kept not in s.members, "its slot was taken")
     await pool.rolled_out(2)
     await it.end(machines=4, ceiling=3)

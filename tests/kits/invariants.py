@@ -68,7 +68,7 @@ class Population:
         self.name = name
         self.most = 0
         self._living: set[str] = set()
-        stack.simulator.call(lambda: stack.simulator.simulator.ec2.subscribe(self._see))
+        stack.simulator.call(lambda: stack.cloud.subscribe(self._see))
 
     def _see(self, vm: Ec2Vm) -> None:
         if vm.name != self.name:

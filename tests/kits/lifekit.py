@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor
+from typer.testing import CliRunner
 
 import worker
 from resources.errors import TOO_EARLY
@@ -36,6 +38,7 @@ from resources.manifests import Loaded, load_manifests
 from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
+from simulator.clouds.ec2 import Ec2
 from simulator.frame import Call
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread
@@ -104,13 +107,15 @@ class Stack:
         name: str = "m-1",
         *,
         timings: Timings | None = None,
+        machine_class: ClassSnapshot | None = None,
         provider_spec: dict[str, Any] | None = None,
         secret: str = "",
         **spec: Any,
     ) -> WorkflowHandle[Any, Any]:
-        """Starts a machine of the examples' class, as the command line does; `secret`: with one of its own."""
+        """Starts a machine as the command line does, of the examples' class unless another is given; `secret`: with one
+        of its own."""
         loaded = examples(name, **spec)
-        snapshot = ClassSnapshot.of(loaded.classes[0])
+        snapshot = machine_class or ClassSnapshot.of(loaded.classes[0])
         if provider_spec:
             snapshot = snapshot.model_copy(update={"provider_spec": {**snapshot.provider_spec, **provider_spec}})
         if secret:
@@ -157,6 +162,13 @@ class Stack:
         await self.started[name].execute_update(MachineWorkflow.delete, intent, id=intent.id)
         return await asyncio.wait_for(self.started[name].result(), DEADLINE)
 
+    @property
+    def cloud(self) -> Ec2:
+        """The simulated cloud itself, as `call` of the simulator may use it."""
+        cloud = self.simulator.simulator.clouds["aws"]
+        assert isinstance(cloud, Ec2)
+        return cloud
+
     # -- what the cloud and the cluster say ---------------------------------------------------------------------------
 
     def calls(self, operation: str, service: str = "ec2") -> list[Call]:
@@ -164,7 +176,7 @@ class Stack:
 
     def leftovers(self, uid: str) -> dict[str, list[str]]:
         """What the cloud holds with the machine's uid tag, now and without lag."""
-        found = self.simulator.call(lambda: self.simulator.simulator.ec2.leftovers(TAG_UID, uid))
+        found = self.simulator.call(lambda: self.cloud.leftovers(TAG_UID, uid))
         return {kind: ids for kind, ids in found.items() if ids}
 
     def launched(self) -> list[str]:
@@ -174,7 +186,7 @@ class Stack:
 
     def tags(self, resource: str) -> dict[str, str]:
         """Tags as they are at the cloud, whatever reads show."""
-        return dict(self.simulator.call(lambda: self.simulator.simulator.ec2._tags.of(resource)))
+        return dict(self.simulator.call(lambda: self.cloud._tags.of(resource)))
 
     def ec2(self) -> Any:
         """The account's own tools, as somebody else uses them."""
@@ -209,6 +221,27 @@ class Stack:
             yield
 
 
+async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
+    """Runs the command in this process, which saves the second that its imports take; returns what it prints. The exit
+    code is part of the contract, and an error's words follow where one is expected."""
+    from starter.main import app
+
+    def invoke() -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, arguments, input=stdin, env=environment(stack), prog_name="hostler")
+        return done.exit_code, done.stdout, done.stderr
+
+    # In a thread: the command has an event loop of its own, and the worker of the test needs ours.
+    code, out, err = await asyncio.to_thread(invoke)
+    assert code == expect, f"hostler {' '.join(arguments)}: {out}{err}"
+    return out + (err if expect else "")
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """The environment of the `hostler` command."""
+    address = stack.client.service_client.config.target_host
+    return {**os.environ, "HOSTLER_SETTINGS": str(stack.settings_file), "TEMPORAL_ADDRESS": address}
+
+
 def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
     """Settings of a worker for one cluster of this name, with task queues of its own."""
     (root / "kubeconfig").write_text(thread.simulator.kubeconfig)
@@ -217,8 +250,8 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "defaultCluster": cluster,
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
-        "clouds": {"aws": {"endpoint": thread.simulator.ec2_url}},
-        "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "1s"},
+        "clouds": {name: {"endpoint": url} for name, url in thread.cloud_urls.items()},
+        "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "200ms"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }
     file = root / "settings.yaml"

@@ -8,9 +8,10 @@ from typing import Any
 from poolkit import EPOCH, member
 
 from planners.fleet import pace
-from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, TakeSlots
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, Plan, TakeSlots
 from planners.pool import progress
-from planners.pool.plan import ObservedPool, Plan, plan
+from planners.pool.plan import plan
+from planners.pool.view import ObservedPool
 from resources.fleet.member import Member, Permit, PreserveWish, Trouble
 from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from planners.fleet import pace
-from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool import brake, progress
-from planners.pool.plan import ObservedPool, Plan, complete, plan
+from planners.pool.plan import complete, plan
 from planners.pool.preservation import lowered, slots, staying_failed
 from planners.pool.repair import in_flight
 from planners.pool.revisions import Wanted, revise, undo
-from planners.pool.view import View
+from planners.pool.view import ObservedPool, View
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.revision import Pace, Revision

@@ -170,7 +170,7 @@ class Crowd:
         self.twins: set[str] = set()
         """Machines that had two VMs at the same time."""
         self._living: dict[str, str] = {}
-        stack.simulator.call(lambda: stack.simulator.simulator.ec2.subscribe(self._see))
+        stack.simulator.call(lambda: stack.cloud.subscribe(self._see))
 
     def _see(self, vm: Ec2Vm) -> None:
         if not vm.name.startswith(f"{self.pool}-"):

@@ -11,24 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lifekit import DEADLINE, asked, eventually
-from poolstandins import (
-    DEAF,
-    LINGERS,
-    MUTE,
-    NEVER_JOINS,
-    SLOW,
-    UNBORN,
-    Deeds,
-    PlayedMachine,
-    Runner,
-)
+from poolstandins import DEAF, LINGERS, MUTE, NEVER_JOINS, SLOW, UNBORN, Deeds, PlayedMachine, Runner
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
-from temporalio.worker import (
-    Replayer,
-    Worker,
-)
+from temporalio.worker import Replayer, Worker
 
 import worker
 from activities.boundary import Boundary

@@ -257,7 +257,7 @@ async def a_lost_life(stack: Stack) -> None:
     await stack.create()
     running = await stack.phase(Phase.RUNNING)
     vm = str(running.status.provider_id).rsplit("/", 1)[-1]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    stack.simulator.call(lambda: stack.cloud.kill(vm))
     await stack.reason("VMGone")
     await stack.delete()
 

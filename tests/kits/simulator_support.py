@@ -16,6 +16,7 @@ from aiohttp import web
 from simulator.client import CallError, ConnectionPool, KubeClient, Obj, from_kubeconfig
 from simulator.frame import Frame
 from simulator.kube import KubeApi
+from simulator.kubelet import Power, Size
 
 T = TypeVar("T")
 
@@ -54,8 +55,13 @@ class FakeVm:
     zone: str = "eu-west-1a"
     region: str = "eu-west-1"
     instance_type: str = "m5.large"
+    size: Size = field(default_factory=Size)
     user_data: bytes = b""
     tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def power(self) -> Power:
+        return {"running": Power.ON, "terminated": Power.GONE}.get(self.state, Power.OFF)
 
     @property
     def provider_id(self) -> str:

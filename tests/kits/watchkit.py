@@ -19,13 +19,7 @@ import yaml
 from kube_wire import ADMIN_TOKEN, NODES, STRATEGIC, KubeTarget, Obj, serving
 from lifekit import asked, eventually
 from temporalio import workflow
-from temporalio.client import (
-    Client,
-    ListWorkflowsInput,
-    OutboundInterceptor,
-    SignalWorkflowInput,
-    WorkflowHandle,
-)
+from temporalio.client import Client, ListWorkflowsInput, OutboundInterceptor, SignalWorkflowInput, WorkflowHandle
 from temporalio.client import Interceptor as ClientInterceptor
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode

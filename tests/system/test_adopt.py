@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, new_stack
+from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, hostler, new_stack
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
-from test_cli_life import hostler
 
 from activities.deps import Deps
 from resources.machine.state import ClassSnapshot, MachineState, Phase
@@ -69,6 +68,7 @@ def mend(stack: Stack) -> None:
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.clear())
 
 
+@pytest.mark.core
 async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     lost, kept = await asyncio.gather(running(stack), running(stack, "m-2"))
     await terminate(stack)

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from flowkit import knobs
-from lifekit import Stack, end_running, eventually, examples
+from lifekit import Stack, end_running, eventually, examples, hostler
 from poollives import Crowd, Pool, machine_handle, pool_spec
 from retention import forgotten
 from test_adopt import client_of, fault, mend
-from test_cli_life import hostler
 
 from resources.machine.intents import DeleteIntent
 from resources.machine.state import MachineState, Phase

@@ -6,9 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from flowkit import knobs
-from lifekit import CLUSTER, Stack, eventually
+from lifekit import CLUSTER, Stack, eventually, hostler
 from test_adopt import running, terminate
-from test_cli_life import hostler
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase

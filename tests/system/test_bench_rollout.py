@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+import pytest
 from paths import ROOT
 
 BENCH = ROOT / "bench"
@@ -43,6 +44,7 @@ async def test_a_tiny_rollout() -> None:
     assert numbers["events"]["machine"] > 0
 
 
+@pytest.mark.exhaustive
 async def test_two_tiny_pools() -> None:
     rows = await run("scale.py", "--machines", "1", "2", "--idle", "0.5")
     assert [row["machines"] for row in rows] == [1, 2]

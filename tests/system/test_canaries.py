@@ -27,6 +27,8 @@ from simulator.frame import FaultRule
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 
+pytestmark = pytest.mark.core
+
 CANARY = "s3cret/canary+with signs"
 
 

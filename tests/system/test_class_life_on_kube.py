@@ -12,11 +12,10 @@ import pytest
 import yaml
 from hotkit import Hot, instance_id, reasons
 from kube_wire import unique
-from lifekit import EXAMPLES, Stack, eventually, new_stack
+from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 from test_cli_hot_update import named, tags, text, users
-from test_cli_life import hostler
 from test_life import node
 from test_life_troubles import told
 
@@ -26,7 +25,7 @@ from workflows.machine import MachineWorkflow
 CLASS = "demo-m5-large"
 
 
-@pytest.fixture(params=["simulator", "real"])
+@pytest.fixture(params=[pytest.param("simulator", marks=pytest.mark.exhaustive), "real"])
 async def stack(request: pytest.FixtureRequest, temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
     async with contextlib.AsyncExitStack() as entered:
         simulator = {}

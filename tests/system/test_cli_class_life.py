@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
-from lifekit import EXAMPLES, Stack, eventually
-from test_cli_life import hostler
+from lifekit import EXAMPLES, Stack, eventually, hostler
 
 from resources.machine_class.state import ClassState
 from resources.names import class_id
@@ -34,6 +34,7 @@ async def state_of(stack: Stack) -> tuple[str, int]:
     return str(user.state), user.generation
 
 
+@pytest.mark.core
 async def test_a_tag_changes_and_no_machine_does(stack: Stack) -> None:
     stack.started["tagged"] = stack.client.get_workflow_handle("machine/demo/tagged")
     files = ("-f", str(EXAMPLES / "secret.yaml"), "-f", str(EXAMPLES / "class.yaml"))

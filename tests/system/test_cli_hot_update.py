@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 from hotkit import MUST, Hot, instance_id
-from lifekit import Stack, eventually
-from test_cli_life import hostler
+from lifekit import Stack, eventually, hostler
 
 from resources.machine_class.state import UpdateState
 from resources.manifests import MachineClass

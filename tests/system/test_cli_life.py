@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
-from lifekit import EXAMPLES, Stack, eventually
+from lifekit import EXAMPLES, Stack, environment, eventually, hostler
 from test_life import knobs
 
 HOSTLER = Path(sys.executable).parent / "hostler"
 
 
-async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
-    """Runs the command; returns what it prints. The exit code is part of the contract."""
+async def typed(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
+    """Runs the command as a process of its own; what it returns is as with `hostler`."""
     process = await asyncio.create_subprocess_exec(
         HOSTLER,
         *arguments,
-        env={
-            **os.environ,
-            "HOSTLER_SETTINGS": str(stack.settings_file),
-            "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host,
-        },
+        env=environment(stack),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -35,13 +31,14 @@ async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | N
     return out.decode() + (err.decode() if expect else "")
 
 
+@pytest.mark.core
 async def test_a_life_as_a_newcomer_types_it(stack: Stack) -> None:
     stack.started["demo-1"] = stack.client.get_workflow_handle("machine/demo/demo-1")
     dry = await hostler(stack, "apply", "-f", str(EXAMPLES), "--dry-run")
     assert re.search(r"machine/demo-1 created.* \(dry run\)", dry)  # it may say that one of this name was there before
     assert stack.launched() == []
-    assert "machine/demo-1 created" in await hostler(stack, "apply", "-f", str(EXAMPLES))
-    assert "Running" in await hostler(stack, "wait", "machine", "demo-1", "--for=phase=Running", "--timeout", "60s")
+    assert "machine/demo-1 created" in await typed(stack, "apply", "-f", str(EXAMPLES))
+    assert "Running" in await typed(stack, "wait", "machine", "demo-1", "--for=phase=Running", "--timeout", "60s")
 
     (line,) = [r for r in (await hostler(stack, "get", "nodes")).splitlines() if "demo-1" in r]
     assert "Ready" in line
@@ -52,16 +49,16 @@ async def test_a_life_as_a_newcomer_types_it(stack: Stack) -> None:
 
     manifest = await hostler(stack, "get", "machine", "demo-1", "-o", "yaml")
     assert yaml.safe_load(manifest)["status"]["phase"] == "Running"
-    again = await hostler(stack, "apply", "-f", "-", stdin=manifest)
+    again = await typed(stack, "apply", "-f", "-", stdin=manifest)
     assert "machine/demo-1 unchanged" in again
     assert json.loads(await hostler(stack, "get", "machine", "demo-1", "-o", "json"))["kind"] == "Machine"
 
     uid = (await stack.state("demo-1")).uid
-    await hostler(stack, "delete", "machine", "demo-1", "--reason", "tried it", "--wait", "--timeout", "60s")
+    await typed(stack, "delete", "machine", "demo-1", "--reason", "tried it", "--wait", "--timeout", "60s")
     assert stack.leftovers(uid) == {}
     assert len(stack.launched()) == 1
     assert "gone" in await hostler(stack, "describe", "machine", "demo-1")
-    assert "error:" in await hostler(stack, "describe", "machine", "demo-2", expect=1)
+    assert "error:" in await typed(stack, "describe", "machine", "demo-2", expect=1)
 
 
 def manifests(folder: Path, file: str = "", former: str = "", now: str = "") -> str:

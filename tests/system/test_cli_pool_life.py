@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_support import Place
-from lifekit import EXAMPLES, Stack, end_running, eventually
+from lifekit import EXAMPLES, Stack, end_running, eventually, hostler
 from poollives import Pool
 from temporalio.testing import WorkflowEnvironment
-from test_cli_life import hostler
 
 NAME = "cli-pool"
 POOL = EXAMPLES.parent / "pool" / "pool.yaml"

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 import pytest
 from cli_support import impatient
-from lifekit import Stack, eventually, new_stack
+from lifekit import Stack, eventually, hostler, new_stack
 from temporalio.testing import WorkflowEnvironment
 from test_adopt import client_of, fault, mend, provider_id, running
-from test_cli_life import hostler
 
 from resources.machine.state import Phase
 from starter.sdk.errors import NotFound

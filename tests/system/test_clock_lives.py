@@ -203,8 +203,15 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("meanwhile", [True, False], ids=["deadlines pass meanwhile", "deadlines to come"])
-@pytest.mark.parametrize("what", ["worker", "server"])
+@pytest.mark.parametrize(
+    ("what", "meanwhile"),
+    [
+        pytest.param("worker", True, id="worker-deadlines pass meanwhile", marks=pytest.mark.exhaustive),
+        pytest.param("worker", False, id="worker-deadlines to come"),
+        pytest.param("server", True, id="server-deadlines pass meanwhile"),
+        pytest.param("server", False, id="server-deadlines to come", marks=pytest.mark.exhaustive),
+    ],
+)
 async def test_deadlines_fire_at_their_time_or_at_once_on_recovery(world: World, what: Outage, meanwhile: bool) -> None:
     """They fail nobody that is well by then."""
     lives = await all_waiting(world)

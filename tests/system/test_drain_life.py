@@ -9,6 +9,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from kube_wire import pod
 from lifekit import Stack, eventually
 from temporalio.client import Client
@@ -75,10 +76,12 @@ async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
     deadline = state.deletion.time + timedelta(seconds=8)
     assert words.startswith(expected + moment(deadline, state.deletion.time))
     result = await asyncio.wait_for(stack.started["m-1"].result(), 60)
-    *evictions, kill = kills(stack)
+    calls = kills(stack)  # a pass that a busy machine gives up is made again: what counts is up to the first deletion
+    first = [c.operation for c in calls].index("delete pods")
+    evictions, kill = calls[:first], calls[first]
     assert {(c.operation, c.status) for c in evictions} == {("create pods/eviction", 429)}
     assert len(evictions) >= 2
-    assert (kill.operation, kill.status) == ("delete pods", 200)
+    assert kill.status == 200
     assert evictions[-1].time > deadline.timestamp()  # the force pass asks once more before it kills
     reasons = [h.reason for h in result.journal]
     assert reasons[reasons.index("Terminating") :] == ["Terminating", "DrainForced", "Drained", "VMDeleted", "Gone"]
@@ -115,6 +118,7 @@ def fault(stack: Stack, rule: FaultRule) -> None:
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(rule))
 
 
+@pytest.mark.core
 async def test_a_whole_delete_of_a_node_to_which_a_pod_comes_back(stack: Stack) -> None:
     """Its tolerations lift the cordon, and the Node that was emptied is the first that the scheduler takes."""
     await stack.create(drain_timeout=timedelta(hours=2))

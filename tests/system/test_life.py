@@ -52,6 +52,7 @@ def node(stack: Stack, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.core
 async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
     handle = await stack.create()
     running = await stack.phase(Phase.RUNNING)
@@ -133,6 +134,7 @@ async def test_unhealthy_is_unknown_and_recovers(stack: Stack) -> None:
     assert stack.launched() == [running.status.provider_id.rsplit("/", 1)[-1]]  # nothing was replaced
 
 
+@pytest.mark.exhaustive
 async def test_a_silent_kubelet_is_unknown(stack: Stack) -> None:
     """The node lifecycle controller says so after its grace period, not Hostler."""
     knobs(stack, dies_after=0.2)
@@ -184,6 +186,7 @@ async def test_a_deletion_without_credentials_waits_and_says_so(stack: Stack) ->
     assert stack.leftovers(state.uid) == {}
 
 
+@pytest.mark.exhaustive
 async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) -> None:
     fault(stack, service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=2)
     await stack.create()
@@ -198,6 +201,7 @@ async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) 
     assert len(stack.launched()) == 1
 
 
+@pytest.mark.exhaustive
 async def test_creation_timeout_is_exact_and_the_vm_is_known(stack: Stack) -> None:
     knobs(stack, never_joins=True)
     timeout = timedelta(seconds=5)  # there must be a VM by then, even on a busy machine
@@ -215,7 +219,7 @@ async def test_a_vm_that_dies_while_joining_is_failed_and_not_replaced(stack: St
     await stack.create()
     state = await stack.reason("NodeNotSeen")
     instance = state.status.provider_id.rsplit("/", 1)[-1]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    stack.simulator.call(lambda: stack.cloud.kill(instance))
     failed = await stack.phase(Phase.FAILED)
     assert failed.journal[-1].reason == "VMGone"
     assert stack.launched() == [instance]
@@ -252,7 +256,7 @@ async def test_a_stale_node_that_is_nobodys_stops_no_second_machine(stack: Stack
     assert failed.status.phase == Phase.FAILED
     assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
     await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
-    stack.simulator.call(stack.simulator.simulator.ec2._network.last_ipv4.clear)  # the address may be reused
+    stack.simulator.call(stack.cloud._network.last_ipv4.clear)  # the address may be reused
     await stack.create("m-2")
     running = await stack.phase(Phase.RUNNING, "m-2")
     assert running.status.node_name == name
@@ -306,18 +310,6 @@ async def test_a_changed_template_reaches_the_living_node(stack: Stack) -> None:
     assert len(stack.launched()) == 1
 
 
-@pytest.mark.parametrize("lag", [0.0, 1.0])
-async def test_reads_that_lag_behind(stack: Stack, lag: float) -> None:
-    """DescribeInstances does not know a new instance for a while: no second one is made, none is taken for dead."""
-    frame = stack.simulator.simulator.frame
-    stack.simulator.call(lambda: setattr(frame, "lag", frame.lag.model_copy(update={"describe_after_create": lag})))
-    await stack.create()
-    state = await stack.phase(Phase.RUNNING)
-    await stack.delete()
-    assert len(stack.launched()) == 1
-    assert stack.leftovers(state.uid) == {}
-
-
 async def test_kubectl_describe_node_tells_the_story(stack: Stack) -> None:
     await stack.create()
     state = await stack.phase(Phase.RUNNING)
@@ -346,7 +338,7 @@ async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: St
     other = await stack.phase(Phase.RUNNING, "m-2")
     instance = str(state.status.provider_id).rsplit("/", 1)[-1]
     if deed == "kill":
-        stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+        stack.simulator.call(lambda: stack.cloud.kill(instance))
     else:
         stack.ec2().stop_instances(InstanceIds=[instance])
     unknown = await stack.reason(reason)
@@ -386,7 +378,7 @@ async def test_a_drain_does_not_wait_for_a_kubelet_whose_vm_is_gone(stack: Stack
     stack.kubectl("run", "web", "--image=i", f"--overrides={_pod_on(str(state.status.node_name))}")
     await eventually(lambda: _pod_phase(stack), lambda p: p == "Running")
     instance = str(state.status.provider_id).rsplit("/", 1)[-1]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    stack.simulator.call(lambda: stack.cloud.kill(instance))
     await stack.reason("VMGone")
     result = await stack.delete()
     (drained,) = [h for h in result.journal if h.reason == "Drained"]

@@ -16,7 +16,7 @@ from simulator.clouds.ec2.auth import AccessKey
 
 async def test_a_secret_is_rotated_under_a_running_worker(stack: Stack) -> None:
     """The former key is deleted at once, as for a leaked one."""
-    world, cloud = World(), stack.simulator.simulator.ec2.authenticator
+    world, cloud = World(), stack.cloud.authenticator
     ((old, value),) = world.access_keys.items()
     await give(stack, "rotated", old, value)
     await stack.create(secret="rotated")

@@ -9,6 +9,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from lifekit import Stack, eventually, examples, write_secret
 from test_life import fault, knobs, node
 from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
@@ -129,13 +130,14 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
 # -- the node does not join --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_node_that_never_joins(stack: Stack) -> None:
     """P13: the console's last lines are in describe while it waits, and in its story when it has failed."""
     knobs(stack, never_joins=True)
     await stack.create(creation_timeout=timedelta(seconds=6))
     waits = await stack.reason("NodeNotSeen")
     line = "dracut: FATAL: no root device"
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.set_console(instance(waits), f"{line}\n"))
+    stack.simulator.call(lambda: stack.cloud.set_console(instance(waits), f"{line}\n"))
     assert "its node has not joined yet" in await says(stack, line)
     await stack.phase(Phase.FAILED)
     text = await described(stack)
@@ -240,7 +242,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(s
     await stack.create()
     await eventually(lambda: _nodes(stack), bool, "its Node")
     (vm,) = stack.launched()
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    stack.simulator.call(lambda: stack.cloud.kill(vm))
     await stack.started["m-1"].signal("delete", {"id": "d"})
     leaves = await stack.phase(Phase.TERMINATING)
     assert leaves.status.provider_id is None

@@ -101,7 +101,7 @@ async def test_credentials_with_another_name(stack: Stack, hot: Hot) -> None:
     await hot.everywhere()  # not ten minutes later: a changed class is tried at once
     assert hot.each(machine) == [B] * 3
     await lists(stack, "other", reachable=True)
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance_id(machine)))
+    stack.simulator.call(lambda: stack.cloud.kill(instance_id(machine)))
     await stack.reason("VMGone")
 
 
@@ -115,5 +115,5 @@ async def test_credentials_that_are_away_for_a_moment(stack: Stack, hot: Hot) ->
     assert (await stack.state()).status.phase == Phase.RUNNING
     await plant(stack)
     await lists(stack, "demo-aws", reachable=True)
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance_id(machine)))
+    stack.simulator.call(lambda: stack.cloud.kill(instance_id(machine)))
     await stack.reason("VMGone")

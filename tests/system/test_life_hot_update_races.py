@@ -115,6 +115,7 @@ async def worker_process(stack: Stack) -> AsyncIterator[asyncio.subprocess.Proce
         await process.wait()
 
 
+@pytest.mark.core
 async def test_the_worker_is_killed_between_two_calls(temporal: WorkflowEnvironment) -> None:
     """The first call has been made, the second one has not. Another worker makes both, which changes nothing twice."""
     async with new_stack(temporal.client) as stack:

@@ -255,7 +255,7 @@ async def test_the_vm_ends_behind_our_back(stack: Stack, patient: Hot) -> None:
     await hot.apply(**COST_A)
     machine = await hot.machine(health_timeout=timedelta(hours=1))
     vm = instance_id(machine)
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    stack.simulator.call(lambda: stack.cloud.kill(vm))
     await stack.reason("VMGone")
     await hot.apply(**COST_B)
     failed = await hot.failed("ReferenceNotFound")

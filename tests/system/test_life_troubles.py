@@ -101,6 +101,7 @@ async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") 
 # -- unhealthy for too long --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown, two fresh looks, Failed and drained there; every page says what, why and what can be done."""
     monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=2))  # otherwise 5 min
@@ -154,7 +155,13 @@ async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> 
     await nothing_is_left(stack, running)
 
 
-@pytest.mark.parametrize(("deed", "said"), [("terminate", {"VMNotRunning", "VMNotFound"}), ("stop", {"VMNotRunning"})])
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        pytest.param("terminate", {"VMNotRunning", "VMNotFound"}, id="terminate"),
+        pytest.param("stop", {"VMNotRunning"}, id="stop", marks=pytest.mark.exhaustive),
+    ],
+)
 async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, said: set[str]) -> None:
     """Its drain does not wait for a kubelet that no longer exists: the drain deadline is two minutes away.
 

@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lifekit import Stack, eventually
 from paths import ROOT
 from temporalio.client import WorkflowHandle
 
 from resources.machine.state import Phase
+
+pytestmark = pytest.mark.core
 
 WORKFLOW_ID = "machine/demo/plain-1"
 

@@ -18,7 +18,7 @@ from test_life_pool import OTHER_IMAGE, marks
 from resources.pool.rollout import RolloutOutcome
 
 
-@pytest.fixture(params=["simulator", "real"])
+@pytest.fixture(params=[pytest.param("simulator", marks=pytest.mark.exhaustive), "real"])
 async def stack(request: pytest.FixtureRequest, temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
     async with contextlib.AsyncExitStack() as entered:
         simulator = {}

@@ -1,32 +1,27 @@
 """The four use cases of the preservation proposal (seed 003), end to end: by `hostler`, and by kubectl alone; on the
-simulated API server and on a real one; real driver, real API client, real Temporal.
+simulated API server and on a real one; real driver, real API client, real Temporal. Every way and every server has its
+turn in CI; each case by each way on each server is for `make test-all`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from lifekit import Stack, end_running, eventually, new_stack
+from lifekit import Stack, end_running, eventually, hostler, new_stack
 from poollives import Pool, pool_spec
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
-from test_cli_life import hostler
 from test_life import knobs
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
-from resources.names import (
-    PRESERVE_ANNOTATION,
-    SCALE_DOWN_DISABLED,
-    SCALE_DOWN_DISABLED_BY_PRESERVATION,
-    machine_id,
-)
+from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_PRESERVATION, machine_id
 
 COMMANDS = {
     "now": ["preserve"],
@@ -35,27 +30,6 @@ COMMANDS = {
 }
 LIMIT = ("--timeout", "60s")
 FAILS = timedelta(seconds=1)
-
-
-@pytest_asyncio.fixture
-async def kube() -> AsyncIterator[str]:
-    """The kubeconfig of a real API server with its controllers. Each stack needs a new one, as Nodes' names are
-    reused."""
-    async with real_kube(required_assets(), ALL) as kube:
-        yield kube.kubeconfig
-
-
-@pytest.fixture(params=["simulator", "real"])
-def simulator(request: pytest.FixtureRequest) -> dict[str, str]:
-    """EC2 and the kubelets are simulated in both."""
-    return {"api_server_kubeconfig": request.getfixturevalue("kube")} if request.param == "real" else {}
-
-
-@pytest.fixture
-async def tidy(temporal: WorkflowEnvironment, simulator: dict[str, str]) -> AsyncIterator[Stack]:
-    async with new_stack(temporal.client, **simulator) as stack, stack.worker():
-        yield stack
-        await end_running(stack)
 
 
 class Operator:
@@ -113,9 +87,27 @@ class Operator:
         assert "preserved until" in await hostler(self.stack, "extend", machine, "--for", "1s")
 
 
-@pytest.fixture(params=["hostler", "kubectl"])
-def operator(tidy: Stack, request: pytest.FixtureRequest) -> Operator:
-    return Operator(tidy, request.param)
+@pytest.fixture
+async def operator(temporal: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[Operator]:
+    """EC2 and the kubelets are simulated on both servers."""
+    way, _, server = request.param.partition("-")
+    async with contextlib.AsyncExitStack() as entered:
+        simulator = {}
+        if server == "real":
+            kube = await entered.enter_async_context(real_kube(required_assets(), ALL))
+            simulator = {"api_server_kubeconfig": kube.kubeconfig}
+        stack = await entered.enter_async_context(new_stack(temporal.client, **simulator))
+        await entered.enter_async_context(stack.worker())
+        yield Operator(stack, way)
+        await end_running(stack)
+
+
+def asking(usual: str, core: bool = False) -> pytest.MarkDecorator:
+    """Each way on each server in `make test-all`; otherwise the usual one."""
+    marks = {usual: [pytest.mark.core] if core else []}
+    each = [f"{way}-{server}" for way in ("hostler", "kubectl") for server in ("simulator", "real")]
+    params = [pytest.param(one, marks=marks.get(one, [pytest.mark.exhaustive]), id=one) for one in each]
+    return pytest.mark.parametrize("operator", params, indirect=True)
 
 
 def instance(state: MachineState) -> str:
@@ -131,6 +123,7 @@ def reasons(state: MachineState) -> list[str]:
     return [h.reason for h in state.journal]
 
 
+@asking("kubectl-real")
 async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> None:
     """Seed, use case 1 and point 4: it is kept from cluster-autoscaler, and after its end it is as before."""
     stack = operator.stack
@@ -164,6 +157,7 @@ async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> 
     assert (after.uid, instance(after), vm_is(stack, after)) == (before.uid, instance(before), "running")
 
 
+@asking("hostler-simulator", core=True)
 async def test_use_case_2_one_that_may_fail(operator: Operator) -> None:
     """Seed, use case 2 and point 5: preservation is asked for before it fails; it is drained and kept, and deleted
     after its end."""
@@ -194,6 +188,7 @@ async def test_use_case_2_one_that_may_fail(operator: Operator) -> None:
     assert len(stack.launched()) == 1
 
 
+@asking("hostler-simulator")
 async def test_a_timeout_of_seconds(operator: Operator) -> None:
     """Point 4, by the machine's own machinePreserveTimeout: to the second, whenever anybody looks."""
     stack, timeout = operator.stack, timedelta(seconds=3)
@@ -207,6 +202,7 @@ async def test_a_timeout_of_seconds(operator: Operator) -> None:
     await operator.bare("m-1")
 
 
+@asking("kubectl-simulator")
 async def test_use_cases_3_and_4_in_a_pool(operator: Operator) -> None:
     """Seed, use cases 3 and 4, point 6: one slot. The first to fail is kept, the next is replaced; a release gives the
     slot back at once."""

@@ -19,6 +19,8 @@ from starter.local.processes import Child, Command, ProcessError, Processes
 # It prints its own pid and that of a child of its own, then lives for ever.
 FAMILY = """
 import os, signal, subprocess, sys, time
+
+pytestmark = pytest.mark.core
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("pids", os.getpid(), child.pid, flush=True)
 time.sleep(600)

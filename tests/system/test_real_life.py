@@ -131,6 +131,7 @@ def node_name_of(state: Any) -> str:
 # -- a whole life ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_from_birth_over_a_drain_to_the_last_disk(stack: Stack, real: RealKube) -> None:
     """Two replicas move to another machine, and the budget that wants one of them is never broken."""
     kube = real.target
@@ -170,6 +171,7 @@ async def _last(counts: list[int]) -> int:
     return counts[-1] if counts else REPLICAS - 1
 
 
+@pytest.mark.exhaustive
 async def test_a_silent_kubelet_is_unknown(stack: Stack, real: RealKube) -> None:
     """kube-controller-manager says so, and puts its taint on the node."""
     knobs(stack, "m-1", dies_after=0.2)

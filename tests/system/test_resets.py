@@ -131,9 +131,12 @@ def _cordons(request: dict[str, Any], machine: MachineState) -> bool:
 
 
 LIVES: dict[str, Life] = {f.__name__: f for f in (running, never_joins, failed, held_before_its_end)}
+USUAL = ("running", "held_before_its_end")
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize(
+    "life", [pytest.param(life, marks=[] if life in USUAL else [pytest.mark.exhaustive]) for life in LIVES]
+)
 async def test_workflow_reset_of_a_machine(shared: Stack, life: str) -> None:
     await all_well(
         shared, {f"{life} {share:.2f}": partial(machine_case, life=LIVES[life], share=share) for share in SHARES}
@@ -191,7 +194,7 @@ async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
     name = new_name()
     before = await running(stack, name)
     vm = before.status.provider_id.rpartition("/")[2]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    stack.simulator.call(lambda: stack.cloud.kill(vm))
     if delete:
         await stack.started[name].signal("delete", DeleteIntent(id="before", requested_by="test"))
         await asyncio.wait_for(stack.started[name].result(), DEADLINE)
@@ -211,7 +214,7 @@ async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
 
 async def test_workflow_reset_of_a_machine_whose_vm_is_gone(shared: Stack) -> None:
     """P80."""
-    shared.simulator.simulator.ec2.settings.terminated_visible = 0.5
+    shared.cloud.settings.terminated_visible = 0.5
     await all_well(shared, {f"deleted: {given}": partial(its_vm_is_gone, delete=given) for given in (False, True)})
 
 

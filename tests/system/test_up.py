@@ -27,6 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kube.client import secret_path
 from resources.attributes import ALL, PHASE
+from resources.clouds import simulations
 from resources.manifests import load_manifests
 from resources.timings import Timings
 from starter.local.demo import cloud_resources
@@ -39,7 +40,9 @@ from starter.sdk.live import described
 from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
-ANY_PORTS = [x for port in fields(Ports) for x in (port.metadata["flag"], "0")]
+PORT_FLAGS = [port.metadata["flag"] for port in fields(Ports) if port.metadata]
+CLOUD_FLAGS = [f"--{cloud.service}-port" for cloud in simulations().values()]
+ANY_PORTS = [x for flag in (*PORT_FLAGS, *CLOUD_FLAGS) for x in (flag, "0")]
 
 
 def options(directory: Path, **more: Any) -> Options:
@@ -65,6 +68,7 @@ def pids(stack: Stack) -> list[int]:
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     settings = stack.settings
     assert settings.temporal.ui is not None
@@ -103,7 +107,7 @@ async def test_it_says_where_everything_is_and_what_to_try(stack: Stack, monkeyp
     text = "\n".join(words(stack))
     for word in (
         stack.ui,
-        stack.ec2,
+        stack.clouds["aws"],
         f"https://127.0.0.1:{stack.ports.kube}",
         "apply -f",
         "get machines -w",
@@ -116,6 +120,7 @@ async def test_it_says_where_everything_is_and_what_to_try(stack: Stack, monkeyp
     assert "TEMPORAL_ADDRESS=prod:7233 is set in this shell" in "\n".join(words(stack))
 
 
+@pytest.mark.core
 async def test_a_killed_worker_is_started_again(stack: Stack, said: list[str]) -> None:
     before = stack.processes.children["worker"].pid
     os.kill(before, signal.SIGKILL)
@@ -146,7 +151,7 @@ async def test_a_cluster_of_ones_own_is_used_beside_the_real_cloud(stack: Stack,
         assert other.settings.clouds["aws"].endpoint is None
         assert other.settings.timings == Timings()  # a real cloud is polled as in production
         assert other.settings.simulator is None
-        assert "the real one: machines that you apply cost money" in "\n".join(words(other))
+        assert "the real ones: machines that you apply cost money" in "\n".join(words(other))
     assert not any(alive(p) for p in pids(other))
 
 

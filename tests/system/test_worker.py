@@ -28,6 +28,8 @@ from activities.deps import Deps
 from resources.machine.state import Phase
 from resources.settings import Settings, SettingsError, load_settings
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture
 async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:

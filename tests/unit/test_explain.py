@@ -95,10 +95,11 @@ def test_the_page() -> None:
         "KIND:      MachineClass",
         "PROVIDER:  AWS",
         "FIELD:     providerSpec.blockDevices.ebs <Ebs>",
-        "EFFECT:    hash, none: see the fields",
+        "EFFECT:    hash",
         "  throughput\t<integer>\n    MiB/s, gp3 only. At least 0. Effect: hash.\n",
     ):
         assert words in shown
+    assert "EFFECT:    hash, none: see the fields" in run("machineclass.providerSpec.blockDevices", "--provider", "aws")
     one = run("MachineClass.providerSpec.vmTags")
     assert "EFFECT:    hot: Updatable: changed in place, no machine is replaced." in one
     assert "FIELDS" not in one

@@ -70,13 +70,8 @@ MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
     ("resources", "clouds/__init__.py"): "the registry",
     ("activities", "volumes.py"): "fields of the Kubernetes API: the in-tree volumes of PersistentVolumes",
     ("resources", "reasons/creating.py"): "an example of a setting, for people",
-    ("simulator", "server.py"): "the one cloud that is simulated: its port and its world are settings",
-    ("simulator", "__main__.py"): "the same, as options",
-    ("starter", "run.py"): "the same, as options of `hostler up`",
-    ("starter", "simulator.py"): "the same: the services of fault rules",
-    ("starter", "stack.py"): "what `hostler up` starts",
-    ("starter", "up.py"): "what `hostler up` has started",
-    ("starter", "demo.py"): "the demo counts what is left at the cloud",
+    ("starter", "up.py"): "the examples to begin with",
+    ("starter", "demo.py"): "the demo plays them, and counts what is left at their cloud",
 }
 
 

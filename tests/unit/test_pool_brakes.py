@@ -18,9 +18,9 @@ from poolkit import EPOCH, World, member, spec
 from planners.fleet import pace
 from planners.fleet.steps import Create
 from planners.pool import brake, progress
-from planners.pool.plan import ObservedPool, plan
+from planners.pool.plan import plan
 from planners.pool.repair import in_flight
-from planners.pool.view import View
+from planners.pool.view import ObservedPool, View
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, Trouble, Vm
 from resources.fleet.revision import Pace

@@ -9,22 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from planning import (
-    P,
-    U,
-    asking,
-    at,
-    created,
-    deleted,
-    drained,
-    granted,
-    kept,
-    look,
-    pool,
-    preserving,
-    taking,
-    waits,
-)
+from planning import P, U, asking, at, created, deleted, drained, granted, kept, look, pool, preserving, taking, waits
 from poolkit import EPOCH, World, member, run, spec
 
 from planners.fleet.steps import Delete

@@ -12,12 +12,12 @@ from poolkit import EPOCH, member, spec
 
 from planners.fleet import pace
 from planners.fleet.order import preserved
-from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool import progress
-from planners.pool.plan import ObservedPool, Plan, plan
+from planners.pool.plan import plan
 from planners.pool.preservation import slots, staying_failed
 from planners.pool.repair import in_flight
-from planners.pool.view import View
+from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from paths import ROOT
 from pydantic import ValidationError
 
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws import PLACEMENT, AwsProviderSpec, Placement, read_placement
 from resources.effects import Effect, effects
-from resources.manifests import unknown_fields
+from resources.manifests import MachineClass, ManifestError, check_provider_spec, load_manifests, unknown_fields
 
 AWS_EFFECTS = {
     "apiVersion": Effect.NONE,
@@ -27,7 +28,7 @@ AWS_EFFECTS = {
     "blockDevices[].ebs.encrypted": Effect.HASH,
     "blockDevices[].ebs.iops": Effect.HASH,
     "blockDevices[].ebs.throughput": Effect.HASH,
-    "blockDevices[].ebs.kmsKeyID": Effect.NONE,
+    "blockDevices[].ebs.kmsKeyID": Effect.HASH,
     "blockDevices[].ebs.snapshotID": Effect.HASH,
     "blockDevices[].ebs.volumeSize": Effect.HASH,
     "blockDevices[].ebs.volumeType": Effect.HASH,
@@ -52,6 +53,7 @@ AWS_EFFECTS = {
     "instanceMetadataOptions.httpEndpoint": Effect.HOT,
     "instanceMetadataOptions.httpPutResponseHopLimit": Effect.HOT,
     "instanceMetadataOptions.httpTokens": Effect.HOT,
+    "instanceMetadataOptions.instanceMetadataTags": Effect.HOT,
     "cpuOptions.coreCount": Effect.HASH,
     "cpuOptions.threadsPerCore": Effect.HASH,
     "cpuOptions.amdSevSnp": Effect.HASH,
@@ -83,7 +85,8 @@ def test_every_field_of_the_aws_spec_has_its_effect() -> None:
 
 def test_what_is_updatable_and_what_is_post_start() -> None:
     by_effect = {e: {path for path, effect in effects(AwsProviderSpec) if effect is e} for e in Effect}
-    options = {f"instanceMetadataOptions.{o}" for o in ("httpEndpoint", "httpPutResponseHopLimit", "httpTokens")}
+    names = ("httpEndpoint", "httpPutResponseHopLimit", "httpTokens", "instanceMetadataTags")
+    options = {f"instanceMetadataOptions.{name}" for name in names}
     assert by_effect[Effect.HOT] == {"tags", "vmTags", "nicTags", "diskTags"} | options
     assert by_effect[Effect.POST_START] == {"srcAndDstChecksEnabled", "networkInterfaces[].ipv6PrefixCount"}
 
@@ -164,7 +167,91 @@ def test_must_tags_are_read_from_wherever_the_class_has_them() -> None:
     assert spec.must_tags() == {**cluster, **role}
 
 
+LONG, WIDE = "k" * 129, "v" * 257
+MISTAKES: list[tuple[dict[str, Any], str, str]] = [
+    ({"vmTags": {f"t{n}": "" for n in range(43)}}, "vmTags or tags", "43 tags, and 8 that are on everything"),
+    ({"tags": {"": "x"}}, "diskTags or tags", "the key '' is empty"),
+    ({"nicTags": {"AWS:x": "y"}}, "nicTags or tags", "the key AWS:x is the cloud's own"),
+    ({"vmTags": {LONG: "y"}}, "vmTags or tags", f"the key {'k' * 30}"),
+    ({"vmTags": {LONG: "y"}}, "vmTags or tags", "has 129 characters, the cloud takes 128"),
+    ({"vmTags": {"cost": WIDE}}, "vmTags or tags", "the value of cost has 257 characters, the cloud takes 256"),
+    ({"blockDevices": [{"ebs": {"volumeType": "io2"}}]}, "blockDevices[0].ebs.iops", "a volume of type io2 needs it"),
+    ({"blockDevices": [{"ebs": {"volumeType": "io1", "iops": 0}}]}, "blockDevices[0].ebs.iops", "io1 needs it"),
+    (
+        {"blockDevices": [{"ebs": {"encrypted": False, "kmsKeyID": "alias/a"}}]},
+        "blockDevices[0].ebs.kmsKeyID",
+        "encrypted: false has no key",
+    ),
+    (
+        {"instanceMetadataOptions": {"instanceMetadataTags": "enabled"}},
+        "instanceMetadataOptions.instanceMetadataTags",
+        "no tag whose key has a slash",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "path", "words"), MISTAKES, ids=[w for _, _, w in MISTAKES])
+def test_what_the_cloud_would_refuse_is_refused_at_apply(change: dict[str, Any], path: str, words: str) -> None:
+    """And read all the same where it is stored: only then can somebody correct it."""
+    AwsProviderSpec.model_validate({**SPEC, **change})
+    manifest = {"metadata": {"name": "c"}, "provider": "AWS", "secretRef": {"name": "s"}}
+    given = MachineClass.model_validate({**manifest, "providerSpec": {**SPEC, **change}})
+    with pytest.raises(ManifestError) as refused:
+        check_provider_spec(given, "here")
+    lines = str(refused.value).splitlines()
+    assert any(line.startswith(f"here: providerSpec.{path}: ") and words in line for line in lines), lines
+    assert "***" not in str(refused.value)
+
+
+def test_what_the_cloud_takes_is_no_mistake() -> None:
+    ebs = {"volumeType": "io2", "iops": 100, "kmsKeyID": "alias/a"}
+    must = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/node": "1", "Name": "x"}
+    full = {**{f"t{n}": "" for n in range(41)}, "k" * 128: "v" * 256, **must}
+    options = {"instanceMetadataTags": "disabled"}
+    change = {"blockDevices": [{"ebs": ebs}], "vmTags": full, "instanceMetadataOptions": options}
+    spec = AwsProviderSpec.model_validate({**SPEC, **change})
+    assert [*spec.mistakes(), *spec.crowding()] == []
+
+
+def test_what_is_known_and_without_effect_is_said() -> None:
+    disk = {"deviceName": "/dev/sda", "virtualName": "ephemeral0"}
+    spec = AwsProviderSpec.model_validate({**SPEC, "ebsOptimized": True, "kmsKeyID": "a", "blockDevices": [disk]})
+    assert [path for path, _ in spec.deprecations()] == ["ebsOptimized", "kmsKeyID", "blockDevices[0].virtualName"]
+
+
 def test_deprecated_fields_are_named_with_advice() -> None:
     spec = AwsProviderSpec.model_validate({**SPEC, "tags": {"Name": "x"}, "spotPrice": ""})
     assert [path for path, _ in spec.deprecations()] == ["tags", "spotPrice", "tags.Name"]
     assert AwsProviderSpec.model_validate({**SPEC, "vmTags": {"a": "b"}}).deprecations() == []
+
+
+# -- the placement in a node template's annotation ---------------------------------------------------------------------
+
+WRONG_PLACEMENTS = [
+    ("dedicated", "it is not JSON"),
+    ("[]", "it is no JSON object"),
+    ('{"tenancy": "mine"}', "tenancy: "),
+    ('{"spreadDomain": "x"}', "a placement has no spreadDomain; it has affinity, availabilityZone"),
+]
+
+
+def test_a_placement_is_read_in_any_case() -> None:
+    """As Go's encoding/json does for MCM."""
+    wanted = Placement(tenancy="host", host_id="h-1", availability_zone="eu-west-1a")
+    assert read_placement('{"Tenancy": "host", "hostid": "h-1", "AvailabilityZone": "eu-west-1a"}') == wanted
+    assert read_placement("") is None
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG_PLACEMENTS)
+@pytest.mark.parametrize("kind", ["Machine", "MachineDeployment"])
+def test_a_placement_that_nobody_can_read_is_refused_at_apply(kind: str, text: str, words: str) -> None:
+    machine = {"class": {"name": "c"}, "nodeTemplate": {"metadata": {"annotations": {PLACEMENT: text}}}}
+    spec: dict[str, Any] = machine
+    if kind == "MachineDeployment":
+        labels = {"a": "b"}
+        template = {"metadata": {"labels": labels}, "spec": machine}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    manifest = {"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": {"name": "m"}, "spec": spec}
+    with pytest.raises(ManifestError, match=re.escape(words)) as refused:
+        load_manifests(json.dumps(manifest), "here")
+    assert f"nodeTemplate.metadata.annotations.{PLACEMENT}: " in str(refused.value)

@@ -14,7 +14,7 @@ from temporalio import workflow
 from workflows.calls import Failure
 from workflows.machine import membership
 from workflows.machine.entity import MachineEntity, describe_failure
-from workflows.machine.looks import Seen, begin, seen, take_node
+from workflows.machine.looks import Seen, begin, overtaken, seen, take_node
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine.claims import CONTRADICTION, GONE, Belief, claim_of, due, weigh
@@ -79,7 +79,7 @@ def keep_up(m: MachineEntity) -> bool:
     s = m.s
     if m.weighing is not None and m.weighing.over:
         looking, m.weighing = m.weighing, None
-        if s.claim is not None and _weighed(m, s.claim, seen(m, looking)):
+        if s.claim is not None and _weighed(m, s.claim, seen(m, looking), overtaken(m, looking)):
             return True
     if s.claim is None or m.weighing is not None:
         m.deadlines.pop("claim", None)
@@ -105,7 +105,7 @@ async def weighed(m: MachineEntity, unless: Callable[[], bool]) -> bool:
     return True
 
 
-def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
+def _weighed(m: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bool:
     s, time = m.s, workflow.now()
     for what, answer in (("Node and Lease", now.node), ("the VM", now.vm)):
         if isinstance(answer, Failure):
@@ -117,7 +117,8 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
     assert not isinstance(now.node, Failure)
     assert not isinstance(now.vm, Failure)
     look = Look(time=time, node=now.node, vm=now.vm)
-    take_node(m, look.node.node)
+    if not overtaken:
+        take_node(m, look.node.node)
     said = weigh(claim.look, look, claim.moved, s.timings)
     compare = said.compare
     if compare is not None and compare.time != time and not workflow.patched(STANDSTILL):

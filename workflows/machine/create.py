@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import spec_hash
     from resources.base import later
     from resources.calls.cloud import CreateInput, CreateOutput
-    from resources.clouds import provider_key
+    from resources.clouds import launch_annotations, provider_key
     from resources.errors import IDEMPOTENCY, IN_PROGRESS, NAME_TAKEN, NOT_WANTED
     from resources.machine.facts import NodeFacts, VmFacts
     from resources.machine.state import AppliedSpec, Attempt, OperationState, OperationType, Phase
@@ -78,6 +78,7 @@ async def _try(m: MachineEntity) -> Retry | None:
             class_name=s.attempt.machine_class.name,
             generation=s.attempt.machine_class.generation,
             takes=s.takes,
+            annotations=launch_annotations(m.snapshot.provider, s.spec.node_template.metadata.annotations),
         ),
         queue=m.cloud,
         summary="create VM" + (f", request {number}" if number > 1 else ""),
@@ -151,7 +152,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         spec, *s.attempted_specs = [*s.attempted_specs, spec]
     else:
         s.attempted_specs = []
-    s.made = workflow.now()
+    s.made, s.tagged = workflow.now(), output.tagged
     s.account_id = output.account_id or s.account_id
     s.create_failure = None
     if output.uid:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from temporalio import workflow
 from temporalio.common import Priority
 
-from workflows.calls import SHORT, Failure, Urgency, poller, share
+from workflows.calls import Failure, Urgency, poller, share, short
 from workflows.entity import NEVER, Entity, unheard
 from workflows.machine.details import details
 from workflows.page import show
@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.clouds import UnknownScope, indexed
     from resources.cluster.accounts import Account
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
+    from resources.machine.facts import NodeFacts
     from resources.machine.manifest import SecretRef
     from resources.machine.state import (
         ATTEMPTED_KEPT,
@@ -80,6 +81,8 @@ class Looking(NamedTuple):
 
     node: workflow.ActivityHandle[NodeLook]
     vm: workflow.ActivityHandle[VmLook]
+    known: NodeFacts | None
+    """What was known of the Node when they began."""
 
     @property
     def over(self) -> bool:
@@ -321,7 +324,7 @@ class MachineEntity(Entity):
             task_queue=queue,
             start_to_close_timeout=timings.call_timeout,
             heartbeat_timeout=timings.heartbeat,
-            retry_policy=poller(timings.poll) if polls else SHORT,
+            retry_policy=poller(timings.poll) if polls else short(timings.again),
             summary=summary,
             priority=share(urgency, self.account if polled_by_cloud else None),
         )

@@ -22,6 +22,10 @@ with workflow.unsafe.imports_passed_through():
 
 T = TypeVar("T")
 
+OVERTAKEN = "looks-overtaken"
+"""The patch by which a look during which the watch tells something of the Node does not count: nobody can say which of
+the two is newer, and what the watch has told it does not tell again."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -55,19 +59,30 @@ def begin(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Lo
         summary=f"fresh look at {m.status.provider_id}",
         urgency=Urgency.POLL,
     )
-    return Looking(node, vm)
+    return Looking(node, vm, s.node)
 
 
 async def look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
-    """Both looks; None when a deletion was requested meanwhile."""
-    looking = begin(m, diagnose, joining)
+    """Both looks; None when a deletion was requested meanwhile. Looks that news has overtaken are taken once more."""
+    looking = await _over(m, begin(m, diagnose, joining))
+    if looking is not None and overtaken(m, looking):
+        looking = await _over(m, begin(m, diagnose, joining))
+    return None if looking is None else seen(m, looking)
+
+
+async def _over(m: MachineEntity, looking: Looking) -> Looking | None:
     leaving, deletion = m.leaving, m.s.deletion
     await m.beside(lambda: looking.over or m.leaving != leaving or m.s.deletion != deletion)
-    if not looking.over:
-        m.drop(looking.node)
-        m.drop(looking.vm)
-        return None
-    return seen(m, looking)
+    if looking.over:
+        return looking
+    m.drop(looking.node)
+    m.drop(looking.vm)
+    return None
+
+
+def overtaken(m: MachineEntity, looking: Looking) -> bool:
+    """Whether the watch has told something of the Node since these looks began."""
+    return m.s.node is not looking.known and workflow.patched(OVERTAKEN)
 
 
 def seen(m: MachineEntity, looking: Looking) -> Seen:

@@ -30,7 +30,7 @@ async def post_start(m: MachineEntity) -> None:
         m.waiting("PostStartUpdate", f"{m.status.provider_id} is being configured after its start")
         handle = m.start(
             MachineActivities.update_machine,
-            UpdateInput(target=m.target()),
+            UpdateInput(target=m.target(), tagged=m.s.tagged),
             queue=m.cloud,
             summary="post-start update",
         )

@@ -12,11 +12,11 @@ from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
-    from planners.fleet.steps import HELD, STOPPED
+    from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool import brake, progress
-    from planners.pool.plan import ObservedPool, Plan, complete, plan
-    from planners.pool.view import View
+    from planners.pool.plan import complete, plan
+    from planners.pool.view import ObservedPool, View
     from resources import attributes as at
     from resources.fleet.member import Member
     from resources.fleet.membership import MemberReport

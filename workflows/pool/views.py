@@ -16,13 +16,13 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.order import preserved
     from planners.fleet.pace import of
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
-    from planners.pool.plan import ObservedPool, complete
+    from planners.pool.plan import complete
     from planners.pool.preservation import changed, slots, staying_failed
     from planners.pool.rehearsal import LONGEST
     from planners.pool.rehearsal import rehearse as rehearsed
     from planners.pool.repair import in_flight
     from planners.pool.revisions import Revised, Wanted, gone_back_to, revise, undo
-    from planners.pool.view import View
+    from planners.pool.view import ObservedPool, View
     from resources.fleet.member import Vm
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import ClassSnapshot, Phase

@@ -29,6 +29,7 @@ from simulator.clouds.ec2.volumes import Volume, Volumes
 from simulator.clouds.ec2.wire import Params, Row
 from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
+from simulator.kubelet.machine import Power as VmPower
 from simulator.kubelet.machine import Size
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 SERVICE = "ec2"
 """The name in fault rules and the journal."""
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+POWERS: dict[State, VmPower] = {"running": VmPower.ON, "terminated": VmPower.GONE}
+"""In any other state an instance is off for its kubelet."""
 KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
 
 
@@ -52,9 +55,14 @@ class Ec2Vm:
     zone: str
     region: str
     instance_type: str
+    size: Size
     user_data: bytes
     tags: dict[str, str]
     account: str
+
+    @property
+    def power(self) -> VmPower:
+        return POWERS.get(self.state, VmPower.OFF)
 
     @property
     def provider_id(self) -> str:
@@ -195,13 +203,6 @@ class Ec2Cloud:
         self.settle()
         return instance_id in self._instances.records
 
-    def sizes(self) -> dict[str, Size]:
-        """EC2's instance types as the nodes made of them show them."""
-        return {
-            name: Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=ARCHITECTURES[type_.architecture])
-            for name, type_ in self.world.instance_types.items()
-        }
-
     def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
         """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.
 
@@ -263,10 +264,17 @@ class Ec2Cloud:
             zone=instance.zone,
             region=self.world.region,
             instance_type=instance.instance_type,
+            size=self._size(instance.instance_type),
             user_data=base64.b64decode(instance.user_data),
             tags=tags,
             account=instance.created.account or self.world.account_id,
         )
+
+    def _size(self, instance_type: str) -> Size:
+        type_ = self.world.instance_types.get(instance_type)
+        if type_ is None:  # of a world that this state was saved in
+            return Size()
+        return Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=ARCHITECTURES[type_.architecture])
 
     # ------------------------------------------------------------------------------------------------- state
 

@@ -11,11 +11,7 @@ from pydantic import SecretStr
 
 from drivers.aws.calls import Clients
 from drivers.aws.credentials import from_secret
-from drivers.base import (
-    Driver,
-    DriverSettings,
-    load_driver,
-)
+from drivers.base import Driver, DriverSettings, load_driver
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from simulator.clouds.ec2 import World

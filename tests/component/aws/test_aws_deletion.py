@@ -11,9 +11,7 @@ from aws_helpers import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
 from driver_clouds import AwsCloud, Given, calls, delete_until_gone, fault, machine, until
 
 from drivers.aws.calls import Ec2 as Ec2Calls
-from drivers.base import (
-    Evidence,
-)
+from drivers.base import Evidence
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 

@@ -8,11 +8,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from driver_clouds import AwsCloud, fault, machine
 
 from drivers.aws import failures
-from drivers.base import (
-    DriverSettings,
-    ListMachinesRequest,
-    load_driver,
-)
+from drivers.base import DriverSettings, ListMachinesRequest, load_driver
 from drivers.errors import DriverError
 from drivers.failures import LONGER_WAIT, combine
 from resources.errors import ErrorClass
@@ -42,6 +38,9 @@ BY_REFERENCE = {
     "SomeNewLimitExceeded": ErrorClass.QUOTA,
     "InvalidWhatever.NotFound": ErrorClass.NOT_FOUND,
     "InvalidWhatever.Malformed": ErrorClass.INVALID,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ErrorClass.AUTH,
+    "Client.UnauthorizedOperation.Some.Detail": ErrorClass.AUTH,
+    "NobodyKnows.Some.Detail": ErrorClass.UNKNOWN,
     # and what looks like one but is none
     "RequestLimitExceeded": ErrorClass.THROTTLED,
     "TagLimitExceeded": ErrorClass.INVALID,

@@ -36,6 +36,27 @@ def test_denied_for_one_resource_the_other_two_are_updated(vm: Vm, denied: int) 
     assert [vm.extra(r) for r in vm.all] == [{"cost": "b"}] * 3
 
 
+def test_one_bad_tag_does_not_keep_the_good_ones_from_being_set(vm: Vm) -> None:
+    good = {f"good-{n}": "1" for n in range(6)}
+    fault(vm.cloud, "CreateTags", "InvalidParameterValue", match='"bad"', **ALWAYS)
+    before = mark(vm.cloud)
+    error = vm.refused(vmTags={**MUST, **good, "bad": "1"}, nicTags=BEFORE["tags"], diskTags=BEFORE["tags"])
+    assert error.error_class is ErrorClass.INVALID
+    assert f"{vm.id}, tag bad: CreateTags: InvalidParameterValue" in error.message
+    assert "good" not in error.message
+    assert vm.extra(vm.id) == good
+    (result,) = error.resources
+    assert sorted(result.changed) == ["removed cost", "removed team", *(f"set {k}" for k in sorted(good))]
+    assert len(calls(vm.cloud, "CreateTags", before)) < 8  # halves, not one by one
+
+
+def test_too_many_tags_are_no_single_tags_fault(vm: Vm) -> None:
+    fault(vm.cloud, "CreateTags", "TagLimitExceeded", **ALWAYS)
+    before = mark(vm.cloud)
+    vm.refused(vmTags={**BEFORE["tags"], "one": "1", "two": "1"}, nicTags=BEFORE["tags"], diskTags=BEFORE["tags"])
+    assert len(calls(vm.cloud, "CreateTags", before)) == 1
+
+
 def test_throttled_in_the_middle_it_goes_on_and_asks_for_no_resource_alone(vm: Vm) -> None:
     before = mark(vm.cloud)
     fault(vm.cloud, "DeleteTags", "RequestLimitExceeded", headers={"Retry-After": "7"})

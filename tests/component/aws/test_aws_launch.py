@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from typing import Any
 
 import pytest
@@ -10,10 +12,9 @@ from driver_clouds import AwsCloud, Given, calls, machine, mark, mutating
 from pydantic import SecretStr
 
 from drivers.aws.calls import Ec2
-from drivers.base import (
-    DriverSettings,
-)
+from drivers.base import DriverSettings
 from drivers.errors import DriverError, IdempotencyMismatch
+from resources.clouds.aws import PLACEMENT
 from resources.errors import ErrorClass
 
 
@@ -67,7 +68,7 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                         "snapshotID": "snap-0a1b2c3d4e5f60001",
                         "volumeSize": 50,
                         "volumeType": "gp3",
-                        "kmsKeyID": "ignored",
+                        "kmsKeyID": "alias/nodes",
                     },
                 }
             ]
@@ -84,6 +85,24 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                         "SnapshotId": "snap-0a1b2c3d4e5f60001",
                         "VolumeSize": 50,
                         "VolumeType": "gp3",
+                        "KmsKeyId": "alias/nodes",
+                    },
+                }
+            ]
+        },
+    ),
+    (
+        "ebs: a key asks for encryption",
+        {"blockDevices": [{"deviceName": "/dev/sdg", "ebs": {"volumeSize": 5, "kmsKeyID": "alias/nodes"}}]},
+        {
+            "BlockDeviceMappings": [
+                {
+                    "DeviceName": "/dev/sdg",
+                    "Ebs": {
+                        "DeleteOnTermination": True,
+                        "Encrypted": True,
+                        "VolumeSize": 5,
+                        "KmsKeyId": "alias/nodes",
                     },
                 }
             ]
@@ -147,7 +166,14 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                 "httpPutResponseHopLimit": 2,
             }
         },
-        {"MetadataOptions": {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 2}},
+        {
+            "MetadataOptions": {
+                "HttpEndpoint": "enabled",
+                "HttpTokens": "required",
+                "HttpPutResponseHopLimit": 2,
+                "InstanceMetadataTags": "disabled",
+            }
+        },
     ),
     (
         "cpuOptions",
@@ -198,7 +224,9 @@ def test_what_a_field_becomes(cloud: AwsCloud, spec: dict[str, Any], wanted: dic
     sent = launched(cloud, **spec)
     plain = {"ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "UserData", "TagSpecifications"}
     assert {k: sent[k] for k in wanted} == wanted
-    assert set(sent) - set(wanted) - plain <= {"NetworkInterfaces", "BlockDeviceMappings"}
+    assert set(sent) - set(wanted) - plain <= {"NetworkInterfaces", "BlockDeviceMappings", "MetadataOptions"}
+    # Whatever the account's default is: an instance that shows its tags takes none with a slash.
+    assert sent["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
     assert (sent["MinCount"], sent["MaxCount"]) == (1, 1)
 
 
@@ -217,6 +245,41 @@ def test_user_data_beyond_the_limit_is_refused_before_the_call(cloud: AwsCloud) 
     assert refused.value.error_class is ErrorClass.INVALID
     cloud.driver.create_machine(given.creation(user_data=SecretStr("x" * 16384)))
     assert len(calls(cloud, "RunInstances")) == 1
+
+
+def test_compressed_user_data_arrives_compressed_and_twice_the_same(cloud: AwsCloud) -> None:
+    given = machine(cloud)
+    given.user_data = "#cloud-config\n" + "# the same words\n" * 2000  # more than EC2 takes as it is
+    for _ in range(2):
+        made = cloud.driver.create_machine(given.creation(compressed=True))
+    (vm,) = [v for v in cloud.do(cloud.ec2.instances) if made.provider_id.endswith(v.instance_id)]
+    assert vm.user_data.startswith(b"\x1f\x8b")
+    assert gzip.decompress(vm.user_data).decode() == given.user_data
+    with pytest.raises(DriverError, match=r"user data has 34014 bytes, EC2 takes 16384: .* compress it with gzip"):
+        cloud.driver.create_machine(given.creation())
+    noise = random.Random(7).randbytes(20_000).hex()
+    with pytest.raises(DriverError, match="compressed user data has"):
+        cloud.driver.create_machine(given.creation(compressed=True, user_data=SecretStr(noise)))
+
+
+def test_the_placement_of_the_node_template_takes_the_place_of_the_classs(cloud: AwsCloud) -> None:
+    given = machine(cloud, placement={"groupName": "nodes"})
+    cloud.driver.create_machine(given.creation(annotations={PLACEMENT: '{"tenancy": "dedicated"}'}))
+    assert calls(cloud, "RunInstances")[-1].request["Placement"] == {"Tenancy": "dedicated"}
+    with pytest.raises(DriverError, match=f"annotation {PLACEMENT} of the node template: it is not JSON") as wrong:
+        cloud.driver.create_machine(given.creation(annotations={PLACEMENT: "dedicated"}))
+    assert wrong.value.error_class is ErrorClass.INVALID
+
+
+def test_what_ec2_would_refuse_is_refused_before_any_call(cloud: AwsCloud) -> None:
+    """A class may have come by another door than `hostler apply`."""
+    given = machine(cloud, blockDevices=[{"ebs": {"volumeType": "io1", "volumeSize": 20}}])
+    with pytest.raises(DriverError, match=r"blockDevices\[0\].ebs.iops: missing") as refused:
+        cloud.driver.create_machine(given.creation())
+    assert refused.value.error_class is ErrorClass.INVALID
+    assert calls(cloud) == []
+    cloud.driver.create_machine(machine(cloud).creation())
+    assert mutating(cloud) == ["RunInstances"]
 
 
 def test_the_image_is_asked_for_its_root_device_once(cloud: AwsCloud) -> None:

@@ -11,10 +11,7 @@ from driver_clouds import AwsCloud, calls, fault, machine, mark, until
 from drivers.aws import instances
 from drivers.aws.calls import Ec2 as Ec2Calls
 from drivers.aws.calls import Ec2Connection
-from drivers.base import (
-    GetVolumeIDsRequest,
-    VmState,
-)
+from drivers.base import GetVolumeIDsRequest, VmState
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 

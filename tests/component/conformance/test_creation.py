@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from casekit import LATE, delete, ended, events, operation, phase, reason, running, state, with_vm
-from driver_clouds import fault
+from driver_clouds import calls, fault
 from lifekit import eventually
 from onemachine import USER_DATA, OneMachine, instance
 from pydantic import SecretStr
@@ -21,8 +23,10 @@ from activities.kube.tokens import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN, render
 from planners.machine.creation import after_failed_create, token_of
 from resources.calls.cloud import CreateOutput, StatusOutput
 from resources.calls.machine import MachineRef
+from resources.clouds.aws import PLACEMENT
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine.state import OperationState, OperationType, Phase
+from resources.names import TAG_MACHINE
 from resources.timings import Timings
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow
@@ -57,6 +61,33 @@ async def test_c01_one_call_to_the_cloud(one: OneMachine) -> None:
     assert made.node_name
     assert not made.adopted
     assert (await one.world.kube.get(one.token_path()))["type"] == "bootstrap.kubernetes.io/token"
+
+
+@pytest.mark.parametrize("encoded", [False, True], ids=["gzip", "gzip in base64"])
+async def test_compressed_user_data_has_its_placeholders_filled(one: OneMachine, encoded: bool) -> None:
+    """machine-controller-manager would send it with the placeholders: it replaces them in text alone."""
+    packed = gzip.compress(USER_DATA.encode())
+    (one.secret / "userData").write_bytes(base64.encodebytes(packed) if encoded else packed)
+    made = await one.create()
+    (vm,) = [v for v in one.cloud.do(one.cloud.ec2.instances) if v.instance_id == instance(made.provider_id)]
+    assert vm.user_data.startswith(b"\x1f\x8b")
+    text = gzip.decompress(vm.user_data).decode()
+    secret = await one.world.kube.get(one.token_path())
+    parts = [base64.b64decode(secret["data"][f"token-{part}"]).decode() for part in ("id", "secret")]
+    assert text == f"#cloud-config\n# {'.'.join(parts)} of m-1\n"
+
+
+async def test_the_placement_of_the_node_template_reaches_the_call(machines: Machines, one: OneMachine) -> None:
+    """MCM's own sample has it as an annotation."""
+    annotations = {PLACEMENT: '{"tenancy": "dedicated"}', "example.com/other": "x"}
+    s = machines.new_state("m-1")
+    s.spec.node_template.metadata.annotations.update(annotations)
+    await reason(await machines.start(s), "NodeNotSeen")
+    (asked,) = machines.stubs.called("create_machine")
+    assert asked.annotations == {PLACEMENT: annotations[PLACEMENT]}
+    await one.create(annotations=asked.annotations)
+    (launch,) = calls(one.cloud, "RunInstances")
+    assert launch.request["Placement"] == {"Tenancy": "dedicated"}
 
 
 async def test_c02_a_run_that_begins_with_an_id_is_pending_and_creates_nothing(machines: Machines) -> None:
@@ -145,7 +176,9 @@ async def test_c07_older_than_the_creation_timeout_is_failed(temporal: WorkflowE
 async def test_c08_a_stale_node(one: OneMachine, owner: str, since: timedelta, named_alike: bool, stale: bool) -> None:
     made = await one.create()
     if named_alike:
-        one = one.named(made.node_name)
+        one, vm = one.named(made.node_name), instance(made.provider_id)
+        tags = {**one.cloud.ec2._tags.of(vm), TAG_MACHINE: made.node_name}
+        one.cloud.do(lambda: one.cloud.ec2._tags.write(vm, tags))
     await one.deeds.node(made.node_name, made.provider_id if owner == "ours" else owner)
     again = await one.create(started=datetime.now(UTC) + since)
     assert (again.provider_id, again.stale_node) == (made.provider_id, made.node_name if stale else None)
@@ -349,7 +382,7 @@ async def test_a_node_that_joins_late_and_in_time_is_running(temporal: WorkflowE
     timings = Timings(vm_look=timedelta(days=1))
     handle = await machines.start(machines.new_state("m-1", timings=timings, creation_timeout=timedelta(minutes=20)))
     await reason(handle, "NodeNotSeen")
-    await temporal.fast_forward(handle, timedelta(minutes=19))
+    await temporal.fast_forward(handle, timedelta(minutes=18))  # from 19 on fresh looks count, which find no Node here
     assert (await state(handle)).status.phase == Phase.PENDING
     await handle.signal(MachineWorkflow.observe, machines.facts())
     seen = await phase(handle, Phase.RUNNING)

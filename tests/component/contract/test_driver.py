@@ -248,6 +248,20 @@ def test_list_machines_reads_all_pages_of_its_cluster_only(cloud: Cloud, monkeyp
     assert {m.uid for m in listed} == {g.machine.uid for g in mine}
 
 
+def test_list_machines_reads_the_vms_that_it_is_asked_for_in_one_call(cloud: Cloud) -> None:
+    """Whosever they are; what has ended, or never was, is left out."""
+    cloud.set_delays(boot=0.0, terminate=60.0)
+    first, second, third = (machine(cloud) for _ in range(3))
+    vms = [cloud.driver.create_machine(g.creation()).provider_id for g in (first, second, third)]
+    cloud.driver.delete_machine(first.deletion(vms[0]))
+    cloud.set_delays(boot=0.0, terminate=0.0)
+    delete_until_gone(third, vms[2])
+    before = mark(cloud)
+    listed = cloud.driver.list_machines(first.listing(provider_ids=vms)).machines
+    assert {vm.provider_id: vm.state for vm in listed} == {vms[0]: VmState.TERMINATING, vms[1]: VmState.RUNNING}
+    assert len(calls(cloud, since=before)) == 1
+
+
 # -- updating in place -------------------------------------------------------------------------------------------------
 
 

@@ -12,17 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from kube_wire import MERGE, NODES, PODS, Answer, KubeTarget, Obj, node, pod, unique
-from kube_world import (
-    BEGIN,
-    DEFINITIONS,
-    LEASES,
-    REQUESTS,
-    SECRETS,
-    TOKEN,
-    TOKEN_ID,
-    bootstrap_secret,
-    signing_request,
-)
+from kube_world import BEGIN, DEFINITIONS, LEASES, REQUESTS, SECRETS, TOKEN, TOKEN_ID, bootstrap_secret, signing_request
 
 from simulator.client import ConnectionPool, KubeClient, present_certificate, server_trust
 from simulator.kubelet.identity import bootstrap

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import flows
 import pytest
-from faultkit import Boundary, Fault
+from faultkit import Fault
 from flows_birth import BIRTHS as FLOWS
 from lifekit import Stack
-from matrixkit import EVERYTHING, SABOTAGE, check_saboteurs, check_subset, sabotaged, strike, with_lag
+from matrixkit import EVERYTHING, SABOTAGE, Strikes, check_saboteurs, check_struck, check_subset, sabotaged, with_lag
 from saboteurs import SABOTEURS
 
 from simulator.frame import FaultRule
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-async def test_matrix(shared: Stack, boundaries: dict[str, list[Boundary]], flow: str) -> None:
-    await strike(shared, FLOWS, flow, boundaries.get(flow, ()))
+async def test_matrix(strikes: Strikes, flow: str) -> None:
+    check_struck(flow, await strikes.of(flow))
 
 
 @pytest.mark.skipif(EVERYTHING, reason="nothing is left out")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from faultkit import Boundary
 from flows_pool import POOLS as FLOWS
 from lifekit import Stack
-from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
+from matrixkit import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-async def test_matrix(shared: Stack, boundaries: dict[str, list[Boundary]], flow: str) -> None:
-    await strike(shared, FLOWS, flow, boundaries.get(flow, ()))
+async def test_matrix(strikes: Strikes, flow: str) -> None:
+    check_struck(flow, await strikes.of(flow))
 
 
 @pytest.mark.skipif(EVERYTHING, reason="nothing is left out")
