@@ -15,11 +15,11 @@ class Effect(StrEnum):
     HOT = "hot"
     """Updatable: changed in place, no machine is replaced."""
     HASH = "hash"
-    """Not updatable: enters the class hash, so a change replaces machines. What is not marked is this."""
+    """Not updatable: the field is part of the class hash, so a change replaces machines. This is the default."""
     POST_START = "post-start"
     """Applied once after the start, never hot: a change replaces machines like `hash`."""
     POOL = "pool"
-    """Steers the pool of machines; no machine is changed or replaced for it."""
+    """Controls the pool; no machine is changed or replaced because of it."""
     NONE = "none"
     """Accepted for compatibility and ignored."""
 

@@ -100,9 +100,9 @@ class CloudSettings(Section):
     queues: dict[QueueName, AccountQueue] = Field(default_factory=dict)
     """Accounts with a task queue of their own, by its name. Of several that fit an account the first one counts."""
     calls_at_once_per_account: int | None = Field(default=None, ge=1)
-    """Of each account (Secret and region) in one worker: so many activities and threads are kept by one that does not
-    answer. Null: a quarter of worker.maxConcurrentActivities, 25. Calls of 2 s are 12 a second then, more than EC2
-    gives an account in the long run (2 RunInstances a second)."""
+    """The maximum number of concurrent calls for each account (Secret and region) in one worker; an account that does
+    not answer occupies this many activities and threads. Null: a quarter of worker.maxConcurrentActivities, 25. With
+    calls of 2 s these are 12 a second, more than EC2 allows an account in the long run (2 RunInstances a second)."""
     call_timeout: Duration = timedelta(seconds=20)
     default_secret: dict[str, Path] = Field(default_factory=dict)
     """The account's default credentials, key to file, used when a machine's own Secret is missing."""
@@ -118,14 +118,16 @@ class WorkerSettings(Section):
     """How often a worker with the role workflows counts the machines for its metrics; null: never."""
     graceful_shutdown: Duration = timedelta(seconds=30)
     sticky_timeout: Duration = timedelta(seconds=5)
-    """How long a workflow's next task waits for the worker that has it cached: what a killed worker costs."""
+    """How long a workflow's next task waits for the worker that has it cached: the delay that a killed worker causes.
+    """
     max_cached_workflows: int = Field(default=1000, ge=0)
     max_concurrent_activities: int = Field(default=100, ge=1)
     max_concurrent_workflow_tasks: int = Field(default=8, ge=2)
-    """At the same time; more wait in Temporal, where they are not taken for dead. Of one process only one runs at any
-    moment, as Python has it: the others are on their way from and to the server."""
+    """The maximum number of concurrent workflow tasks; further tasks wait in Temporal, where they do not time out. In
+    one process only one of them runs at any moment (Python's GIL); the others are on their way from and to the server.
+    """
     strict_sandbox: bool = False
-    """Every workflow instance imports our own modules afresh; for tests and CI."""
+    """Every workflow instance imports Hostler's own modules again; for tests and CI."""
     deployment_name: str | None = None
     build_id: str | None = None
     """With both given, the worker is versioned and its workflows are pinned."""
@@ -158,7 +160,7 @@ class Settings(BaseSettings):
     clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     clouds: dict[str, CloudSettings] = Field(default_factory=dict)
-    """By provider, lower case: aws, azure, gcp."""
+    """Settings by provider, in lower case: aws, azure, gcp."""
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     timings: Timings = Field(default_factory=Timings)
     """Passed to the workflows that this command line starts."""

@@ -51,18 +51,14 @@ class Lazy:
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change pools, machines, their classes and Secrets."),
-    "diff": Lazy("diff", "diff", "Show what apply would change: a hot update, or a replacement."),
+    "diff": Lazy("diff", "diff", "Show what apply would change and replace."),
     "update-class": Lazy("update_class", "update_class", "Change the class of a machine."),
     "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes and more."),
-    "describe": Lazy(
-        "describe", "describe", "Show all about a machine, pool, class or cluster."
-    ),
+    "describe": Lazy("describe", "describe", "Show all about a machine, pool, class or cluster."),
     "events": Lazy("describe", "events", "Show the events of a machine or pool."),
     "wait": Lazy("wait", "wait", "Wait until machines or pools reach a state."),
     "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
-    "delete": Lazy(
-        "delete", "delete", "Delete machines, pools, classes or a cluster's watch."
-    ),
+    "delete": Lazy("delete", "delete", "Delete machines, pools, classes or a cluster's watch."),
     "recreate": Lazy(
         "recreate",
         "recreate",

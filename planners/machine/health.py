@@ -164,7 +164,7 @@ def confirm(
     renewed = look.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False")
     if moved and renewed and not_its_own_word and look.time < deadline + KUBELET_REPORTS:
-        words = f"{health.message}; but its kubelet is alive: it renewed its Lease at {renewed:%H:%M:%S}: it lives"
+        words = f"{health.message}; but its kubelet is alive: it renewed its Lease at {renewed:%H:%M:%S}"
         return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm, look)
     lease = f"Lease last renewed at {renewed:%Y-%m-%d %H:%M:%S}" if renewed else "no Lease"
     apart = format_duration(whole_seconds(look.time - before.time))
@@ -178,7 +178,7 @@ def contradiction(provider_id: str, look: Look) -> str:
     """Words for a look that saw the Lease move."""
     renewed = look.node.lease_renewed
     at = f" at {renewed:%H:%M:%S}" if renewed else ""
-    said = f"finds no {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
+    said = f"does not find {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
     return f"the cloud {said}, but the kubelet of node {look.node.node.name} is alive: it renewed its Lease{at}"
 
 

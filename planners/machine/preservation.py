@@ -136,7 +136,9 @@ def decide(o: ObservedMachine) -> Decision:
 
 def _not_preserved(o: ObservedMachine, value: str) -> Decision:
     if o.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
-        return End("Released", f"the request {value or ''} was withdrawn{_by(o.release)}", False, clear=_on_node(o))
+        return End(
+            "Released", f"the request{value and f' {value}'} was withdrawn{_by(o.release)}", False, clear=_on_node(o)
+        )
     if _lapsed(o):
         return End("PreserveExpired", f"the request has expired: {_asked(o, value)}", False)
     if o.phase is Phase.FAILED:

@@ -115,7 +115,7 @@ def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
         raise ValueError(f"revision {counter} is already the newest; the others are {known}")
     found = next((r for r in revisions if r.counter == counter), None)
     if found is None:
-        raise ValueError(f"revision {counter} no longer exists; the revisions are {known}")
+        raise ValueError(f"revision {counter} does not exist; the revisions are {known}")
     return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}", back=True)
 
 

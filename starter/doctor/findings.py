@@ -67,7 +67,7 @@ def clock(subject: str, theirs: datetime, before: datetime, after: datetime, pre
     ahead = max(timedelta(0), theirs - after)
     skew = max(behind, ahead).total_seconds()
     if skew <= SKEW_WARNING:
-        return ok(subject, "its clock and the one here agree within a few seconds")
+        return ok(subject, "its clock agrees with this machine's within a few seconds")
     words = f"its clock is {skew:.0f} s {'behind' if behind > ahead else 'ahead of'} the one here"
     level = Level.WARNING if skew <= SKEW_PROBLEM else Level.PROBLEM
     return Finding(subject, level, words, "synchronize the clocks (NTP): deadlines and tokens depend on them")

@@ -132,7 +132,7 @@ async def test_an_end_and_a_new_life(working: Place) -> None:
     assert [line.split()[2] for line in told.splitlines()[1:]] == reasons
     assert [line.split()[2] for line in watched.decode().splitlines()[1:]] == reasons
 
-    assert (await working.run("delete", "machine", "m1")).ok().startswith("machine/m1 is gone already since")
+    assert (await working.run("delete", "machine", "m1")).ok().startswith("machine/m1 is already gone since")
     missing = await working.run("get", "machine", "m1")
     assert (missing.code, missing.out) == (1, "")
     assert "is gone since" in missing.err
@@ -235,7 +235,7 @@ async def test_refusals_of_the_workflow_are_shown_as_they_are(working: Place) ->
     file.write_text(text(class_yaml(), machine_yaml()))
     forced = await working.run("delete", "-f", str(file), "--force")
     assert forced.ok() == "machine/m1 deletion: will drain, then delete\n"
-    assert "machineclass/c1: left alone" in forced.err
+    assert "machineclass/c1: not deleted" in forced.err
 
 
 # -- without a worker -------------------------------------------------------------------------------------------------

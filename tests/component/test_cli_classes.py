@@ -113,7 +113,7 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
     assert "(gone)" in (await working.run("describe", "class", "c1")).ok()
     gone = await working.run("get", "class", "c1")
     assert (gone.code, "class c1 is gone since" in gone.err) == (1, True)
-    assert "is gone already since" in (await working.run("delete", "class", "c1")).ok()
+    assert "is already gone since" in (await working.run("delete", "class", "c1")).ok()
     assert (await apply(working, class_yaml()))[-1] == "machineclass/c1 created"
 
 
@@ -133,7 +133,7 @@ def test_who_has_still_to_take_a_change_is_named() -> None:
     shown = page_of(machine_class=snapshot, users=users, update_concurrency=20)
     first = ", ".join(f"at-{n:02}" for n in range(10))
     for words in (
-        "Generation 2 is under way:\n",
+        "Generation 2 is being rolled out:\n",
         f"  Being updated:      {first} and 2 more\n",
         "  Told, no report yet:  silent\n",
         "  Not told yet:       3; 20 at a time",

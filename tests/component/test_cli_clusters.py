@@ -194,7 +194,7 @@ async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
 
         # Without a name it is the settings' own cluster, or that of --cluster.
         went_on = await place.run("resume", "cluster")
-        assert went_on.ok() == f"cluster/{name} resume: cluster {name} goes on\n"
+        assert went_on.ok() == f"cluster/{name} resume: cluster {name} is resumed\n"
         assert (await place.run("resume", "cluster", "--cluster", name)).ok().endswith("is not paused\n")
         await pool.terminate()
 

@@ -84,8 +84,8 @@ async def test_hooks_come_and_go(real: Real) -> None:
         "add", "EtcdQuorumOperator", "--owner", "clusteroperator/etcd", "--as", "ops", "--reason", "r"
     )
     assert added == (
-        f"machine/{real.name}: preDrain hook EtcdQuorumOperator of clusteroperator/etcd is added; it holds the drain "
-        "until it is removed\n"
+        f"machine/{real.name}: preDrain hook EtcdQuorumOperator of clusteroperator/etcd is added; it holds up the "
+        "drain until it is removed\n"
     )
     head, first, second = (await real.hook("list")).splitlines()
     assert head.split() == ["KIND", "NAME", "OWNER", "HOLDS", "FROM"]
@@ -119,7 +119,7 @@ async def test_what_is_refused(real: Real) -> None:
         (("add", real.name, "no name", "--owner", "bob"), "is not a hook's name"),
         (("add", real.name, "Backup", "--owner", "me"), "is not a hook's owner"),
         (("remove", real.name, "Backup"), "has no hook 'Backup'; it has preTerminate example.com/Backup of backup op"),
-        (("remove", real.name, "example.com/Backup", "--owner", "bob"), "is backup operator's and not bob's"),
+        (("remove", real.name, "example.com/Backup", "--owner", "bob"), "belongs to backup operator, not to bob"),
     ):
         ran = await real.place.run("hook", *words)
         assert (ran.code, ran.out) == (1, "")

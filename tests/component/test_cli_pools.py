@@ -130,8 +130,8 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
         assert words in page, page
     gone = await place.run("get", "pool", "p1")
     assert (gone.code, "pool p1 is gone since" in gone.err) == (1, True)
-    assert "is gone already since" in (await place.run("delete", "pool", "p1")).ok()
-    assert "is gone already since" in (await place.run("delete", "pool", "p1", "--dry-run")).ok()
+    assert "is already gone since" in (await place.run("delete", "pool", "p1")).ok()
+    assert "is already gone since" in (await place.run("delete", "pool", "p1", "--dry-run")).ok()
     for refused in (("scale", "pool", "p1", "--replicas", "1"), ("wait", "pool", "p1"), ("wake", "pool", "p1")):
         ran = await place.run(*refused)
         assert (ran.code, "is gone since" in ran.err) == (1, True), ran
@@ -150,7 +150,7 @@ async def test_scaling_as_kubectl_does(place: Place, machines: Machines) -> None
     scaled = [
         (("scale", "pool", "p1", "--replicas", "4"), "scaled; replicas 3 → 4"),
         (("scale", "--replicas=5", "machinedeployment/p1"), "scaled; replicas 4 → 5"),
-        (("scale", "--replicas=5", "pool/p1"), "scaling: pool p1 has 5 replicas already"),
+        (("scale", "--replicas=5", "pool/p1"), "scaling: pool p1 already has 5 replicas"),
         (("scale", "--current-replicas=5", "--replicas=2", "mcd/p1"), "scaled; replicas 5 → 2"),
     ]
     for words, said in scaled:
@@ -183,7 +183,7 @@ async def test_sleeping_and_waking(place: Place, machines: Machines) -> None:
     assert "1.   Hibernated: Deleting 3 machines" in dry
     assert len(machines.there) == 3
     slept = (await place.run("hibernate", "pool/p1")).ok()
-    assert slept.startswith("machinedeployment/p1 hibernated: 3 machines to go")
+    assert slept.startswith("machinedeployment/p1 hibernated: 3 machines to delete")
     await when(place, "no machine", lambda s: s.hibernated and s.machines == 0)
     assert machines.there == {}
     assert (await place.run("hibernate", "pool", "p1")).ok().startswith("machinedeployment/p1 hibernation: ")
@@ -202,7 +202,7 @@ async def test_files_with_pools_are_deleted(place: Place, machines: Machines) ->
     await ready(place, class_yaml(), pool_yaml(), pool_yaml("p2", replicas=1))
     files = text(class_yaml(), pool_yaml(), pool_yaml("p2"))
     deleted = await place.run("delete", "-f", "-", "--wait", stdin=files)
-    assert "machineclass/c1: left alone" in deleted.err
+    assert "machineclass/c1: not deleted" in deleted.err
     assert [line for line in deleted.ok().splitlines() if line.endswith("deleted")] == [
         "machinedeployment/p1 deleted",
         "machinedeployment/p2 deleted",
@@ -343,7 +343,7 @@ async def test_a_rollout_that_does_not_get_on_is_described(place: Place, machine
     late = await place.run("wait", "pool", "p1", "--timeout", "1s")
     assert late.code == 124
     assert "pool p1 is not rolled-out, after 1s: revision 2: 1 of 3 updated, 3 available, 3 old ones left; " in late.err
-    assert "NewMachinesNotReady: Waits for 1 of 1 machines of revision 2" in late.err
+    assert "NewMachinesNotReady: Waiting for 1 of 1 machines of revision 2" in late.err
     assert (await place.run("wait", "pool", "p1", "--for", "ready")).ok() == "machinedeployment/p1 is ready\n"
 
     page = (await place.run("describe", "pool", "p1")).ok()
@@ -354,7 +354,7 @@ async def test_a_rollout_that_does_not_get_on_is_described(place: Place, machine
         "Class:     c1, generation 2\n",
         "Machines:  4 VMs, 3 available, 1 of revision 2\n",
         "Strategy:  RollingUpdate: maxSurge 1, maxUnavailable 0\n",
-        "Waiting for:\n  Reason:            NewMachinesNotReady\n  Message:           Waits for 1 of 1 machines of ",
+        "Waiting for:\n  Reason:            NewMachinesNotReady\n  Message:           Waiting for 1 of 1 machines of ",
         "  What can be done:  Nothing: it takes as long as a machine needs",
         "Rollout to revision 2:\n  Progress:     [------------------------------] 0 %\n",
         "  2 (newest)   1 Pending\n  1            3 Running\n",
@@ -514,9 +514,9 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("scale p1 --replicas 3", "it knows pool; write pool p1"),
-        ("hibernate p1", "it knows pool; write pool p1"),
-        ("renew m1", "it knows machine, pool, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
+        ("scale p1 --replicas 3", "it takes pool; write pool p1"),
+        ("hibernate p1", "it takes pool; write pool p1"),
+        ("renew m1", "it takes machine, pool, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
         ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
         ("rollout restart deployment/p1", "only pools have rollouts; write pool/p1"),

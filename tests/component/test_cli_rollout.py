@@ -79,8 +79,8 @@ async def test_a_rollout_is_followed_to_its_end(place: Place, machines: Machines
     assert "RolledOut: Created 1 machine of revision 2: 3 of 4 allowed (replicas 3 + maxSurge 1)" in shown.out
     late = await place.run("rollout", "status", "p1", "--timeout", "10ms")
     assert late.code == 1
-    assert "the rollout of pool p1 is not done after" in late.err
-    assert "NewMachinesNotReady: Waits for 1 of 1 machines of revision 2" in late.err
+    assert "the rollout of pool p1 is not complete after" in late.err
+    assert "NewMachinesNotReady: Waiting for 1 of 1 machines of revision 2" in late.err
 
     follower = asyncio.create_task(place.run("rollout", "status", "machinedeployment/p1", "--timeout", "10m"))
     machines.slow.clear()
@@ -141,7 +141,7 @@ async def test_a_paused_rollout_stands_until_somebody_resumes_it(place: Place, m
     assert "error: the rollout of pool p1 is blocked: RolloutPaused: " in stands.err
     assert f"error: what can be done: {next_step('RolloutPaused', place.cluster, 'p1', 'pool')}" in stands.err
     once = await status(place)
-    assert (once.code, "Rollout:   stands" in once.out) == (1, True)
+    assert (once.code, "Rollout:   blocked" in once.out) == (1, True)
     assert {m.revision for m in machines.there.values()} == {1}
     assert "continues" in (await place.run("rollout", "resume", "p1")).ok()
     (await place.run("rollout", "status", "p1")).ok()
@@ -354,7 +354,10 @@ async def test_what_is_not_there_is_said(place: Place, machines: Machines) -> No
         assert (wrong.code, "pool 'p11'" in wrong.err) == (1, True), wrong
     unknown = await place.run("rollout", "history", "p1", "--revision", "9")
     assert unknown.code == 1
-    assert "error: revision 9 of pool p1 is not known; it has 1: `hostler rollout history p1 --cluster" in unknown.err
+    assert (
+        "error: revision 9 of pool p1 is not known; the revisions are 1: `hostler rollout history p1 --cluster"
+        in unknown.err
+    )
     for usage in (
         ["pause"],
         ["history", "p1", "p2", "--revision", "1"],
@@ -441,7 +444,7 @@ async def test_rollouts_that_run_and_that_have_ended(place: Place, machines: Mac
     assert ours == [["p1", "3"], ["p1", "2"]]
     wide = (await place.run("get", "rollouts", "p1", "-o", "wide")).ok()
     assert "3 of 3 machines are of this revision, all available" in wide
-    assert "Waits for 1 of 1 machines of revision 3 to be available" in wide
+    assert "Waiting for 1 of 1 machines of revision 3 to be available" in wide
     names = (await place.run("get", "rollouts", "-o", "name")).ok()
     assert names.splitlines() == ["rollout/p1/3", "rollout/p1/2"]
     first, second = json.loads((await place.run("get", "rollouts", "p1", "-o", "json")).ok())["items"]

@@ -436,7 +436,7 @@ async def test_secrets_in_a_directory(tmp_path: Path) -> None:
             assert {p.name: p.read_text() for p in folder.iterdir()} == values
         assert stat.S_IMODE((folder / "a").stat().st_mode) == 0o600
         for bad in (secret(namespace="../../up"), secret(**{"../up": "x"}), secret(**{"..": "x"})):
-            with pytest.raises(Refused, match=r"is no (key|namespace)"):
+            with pytest.raises(Refused, match=r"is not a (key|namespace)"):
                 await source.write(bad)
     assert os.listdir(tmp_path) == ["secrets"]
 

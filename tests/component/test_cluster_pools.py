@@ -784,9 +784,9 @@ def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
     unread = given().after(None, ENDED).ended
     assert unread is not None
     assert gap_words(unread, NOON + timedelta(seconds=42)) == (
-        "somebody ended the workflow at 2031-01-01 12:00:00 UTC (TERMINATED), and is back after 42s: every "
-        "machine is told afresh of its Node and VM; its earlier state could not be read: if the cluster was paused, "
-        "it no longer is"
+        "somebody ended the workflow at 2031-01-01 12:00:00 UTC (TERMINATED); it runs again after 42s: every "
+        "machine gets the current state of its Node and VM; its earlier state could not be read: if the cluster was "
+        "paused, it no longer is"
     )
     assert classes_only_of(former, ACCOUNT.key) == ["big"]
     former.classes["big"] = [ACCOUNT.key, OTHER.key]  # which of its machines are in which is not known

@@ -278,7 +278,7 @@ async def test_clouds_and_secrets_that_are_wrong(idle: Stack) -> None:
     assert messages[1].startswith(f"{closed} cannot be reached from here")
     assert "which only the workers of its queue ask" in next(f.message for f in found if f.subject == "cloud gcp")
     assert "there is no such directory on this machine" in bad(found)["secrets"]
-    assert "the default cluster 'elsewhere' is none of demo" in bad(found)["settings"]
+    assert "the default cluster 'elsewhere' is not one of demo" in bad(found)["settings"]
 
     folder = idle.settings_file.parent / "nowhere"
     folder.mkdir()

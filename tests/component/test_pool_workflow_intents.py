@@ -96,7 +96,7 @@ def _asked(s: PoolState) -> object:
 REFUSED: dict[str, tuple[Intent, str]] = {
     "apply": (PoolIntent(spec=spec(0), machine_class=snapshot(name="c2")), "the template names class c1, not c2"),
     "scale": (ScaleIntent(replicas=3, current=9), "has 1 replicas, not 9: nothing was changed"),
-    "undo": (UndoIntent(to=7), "revision 7 no longer exists; the revisions are 1"),
+    "undo": (UndoIntent(to=7), "revision 7 does not exist; the revisions are 1"),
     "abort": (Intent(), "has no rollout to abort"),
 }
 

@@ -49,7 +49,7 @@ def test_faults_are_added_listed_and_cleared(run: Run, simulator: SimulatorThrea
     assert (capacity.operation, capacity.code, capacity.times) == ("RunInstances", "InsufficientInstanceCapacity", 2)
     assert (slow.service, slow.delay, slow.drop, slow.times) == ("kubernetes", 1.5, True, None)
     assert run("faults", "list").output.splitlines() == [
-        f"{capacity.id}  RunInstances: InsufficientInstanceCapacity, 0 of 2 times struck",
+        f"{capacity.id}  RunInstances: InsufficientInstanceCapacity, 0 of 2 times used",
         f"{slow.id}  patch nodes (kubernetes): 1.5 s late, answer lost, always",
     ]
     assert run("faults", "clear", capacity.id).exit_code == 0

@@ -169,7 +169,7 @@ def test_what_only_some_pools_have() -> None:
     slots = shown(summary(preserved=2, slots_used=1, slots=1, unhealthy=1, machines=4), state=state())
     assert "1 unhealthy, preserved 2 (1 of 1 slots)\n" in slots
     assert "preserved 0 (0 of 2 slots)\n" in shown(summary(slots=2), state=state())
-    assert "Repair:    1 at a time, none above 40% unhealthy; 1 under way\n" in late
+    assert "Repair:    1 at a time, none above 40% unhealthy; 1 in progress\n" in late
     on_delete = spec.model_copy(update={"strategy": spec.strategy.model_copy(update={"type": "OnDelete"})})
     shown_so = shown(summary(), state=state().model_copy(update={"spec": on_delete}))
     assert "Strategy:  OnDelete: an old machine is replaced when somebody deletes it; progressDeadline" in shown_so

@@ -300,7 +300,7 @@ def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
     [
         ((1,), None, "no earlier revision"),
         ((1, 2), 2, "revision 2 is already the newest; the others are 1"),
-        ((1, 2, 3), 9, "revision 9 no longer exists; the revisions are 1, 2"),
+        ((1, 2, 3), 9, "revision 9 does not exist; the revisions are 1, 2"),
     ],
 )
 def test_where_there_is_no_way_back(images: tuple[int, ...], to: int | None, words: str) -> None:

@@ -98,8 +98,8 @@ def test_preserved_by_a_slot() -> None:
         (Phase.PENDING, "now", "when it is Running or Failed"),
         (Phase.UNKNOWN, "now", "when it is Running or Failed"),
         (Phase.RUNNING, "when-failed", "when it is Failed and drained"),
-        (Phase.FAILED, "when-failed", "when it is drained and pool p grants it"),
-        (Phase.FAILED, "now", "when it is drained and pool p grants it"),
+        (Phase.FAILED, "when-failed", "when it is drained and if pool p grants it"),
+        (Phase.FAILED, "now", "when it is drained and if pool p grants it"),
     ],
 )
 def test_a_request_that_waits(phase: Phase, value: str, begins: str) -> None:
