@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 from pydantic import ValidationError
 
-from resources.clouds.aws import PLACEMENT, AwsProviderSpec, Placement, read_placement
+from resources.clouds.aws import PLACEMENT, AwsProviderSpec, Ec2Placement, read_placement
 from resources.effects import Effect, effects
 from resources.manifests import MachineClass, ManifestError, check_provider_spec, load_manifests, unknown_fields
 
@@ -237,7 +237,7 @@ WRONG_PLACEMENTS = [
 
 def test_a_placement_is_read_in_any_case() -> None:
     """As Go's encoding/json does for MCM."""
-    wanted = Placement(tenancy="host", host_id="h-1", availability_zone="eu-west-1a")
+    wanted = Ec2Placement(tenancy="host", host_id="h-1", availability_zone="eu-west-1a")
     assert read_placement('{"Tenancy": "host", "hostid": "h-1", "AvailabilityZone": "eu-west-1a"}') == wanted
     assert read_placement("") is None
 
