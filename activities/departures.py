@@ -33,13 +33,19 @@ class Departures:
         self._read_at = clock()
         self._lock = asyncio.Lock()
 
+    def expect(self, vms: Collection[str]) -> None:
+        """These are on their way out from now on: whoever reads next reads them too."""
+        now = self._clock()
+        recent = {vm: asked for vm, asked in self._awaited.items() if now - asked < FORGOTTEN}
+        self._awaited = recent | dict.fromkeys(vms, now)
+
     async def still_going(self, vms: Collection[str], fresh: float, read: Read) -> bool:
         """Whether all of a machine's VMs are still on their way out, by a read no older than `fresh` seconds.
 
         False also where no other machine waits: then its own pass costs no more than a read, and finds out more.
         Raises what `read` raises.
         """
-        self._await(vms)
+        self.expect(vms)
         if self._awaited.keys() <= set(vms):
             return False
         async with self._lock:
@@ -52,8 +58,3 @@ class Departures:
         for vm in vms:
             self._awaited.pop(vm, None)
         return False
-
-    def _await(self, vms: Collection[str]) -> None:
-        now = self._clock()
-        recent = {vm: asked for vm, asked in self._awaited.items() if now - asked < FORGOTTEN}
-        self._awaited = recent | dict.fromkeys(vms, now)

@@ -75,6 +75,7 @@ async def bench(machines: int, latencies: list[float], say: Callable[[str], None
 async def _lives(stack: Stack, machines: int, latency: float) -> Found:
     _, last = await stack.calls(0, "ec2")
     await burst(stack, "hostler", "m", machines)
+    birth, last = await stack.calls(last, "ec2")
     started = time.monotonic()
     handles = [stack.client.get_workflow_handle(names.machine_id(CLUSTER, f"m-{n}")) for n in range(machines)]
 
@@ -85,18 +86,21 @@ async def _lives(stack: Stack, machines: int, latency: float) -> Found:
 
     await together([lambda h=h: end(h) for h in handles])  # type: ignore[misc]
     seconds = time.monotonic() - started
-    calls, _ = await stack.calls(last, "ec2")
-    lives = Counter(c["operation"] for c in calls if not _of_watch(c))
-    return Found(latency, machines, seconds, lives, len(calls) - lives.total())
+    end_of_life, _ = await stack.calls(last, "ec2")
+    own = [c for c in birth if not _lists(c)] + [c for c in end_of_life if not (_lists(c) or _reads_one(c))]
+    lives = Counter(c["operation"] for c in own)
+    return Found(latency, machines, seconds, lives, len(birth) + len(end_of_life) - len(own))
 
 
-def _of_watch(call: dict[str, Any]) -> bool:
-    """Whether it is the account's watch that made the call: its listing, or the small read in between. Nobody else
-    reads by id here, where nodes join at once."""
-    request = call["request"]
-    filters = [f["Name"] for f in request.get("Filters", ())]
-    listing = "tag:hostler.io/owner" in filters and "tag:hostler.io/machine" not in filters
-    return call["operation"] == "DescribeInstances" and (listing or "InstanceIds" in request)
+def _lists(call: dict[str, Any]) -> bool:
+    """Whether it is the listing of the account's watch."""
+    filters = [f["Name"] for f in call["request"].get("Filters", ())]
+    return "tag:hostler.io/owner" in filters and "tag:hostler.io/machine" not in filters
+
+
+def _reads_one(call: dict[str, Any]) -> bool:
+    """Whether it is a read by id: at the end of lives only the account's watch makes one, between two listings."""
+    return call["operation"] == "DescribeInstances" and "InstanceIds" in call["request"]
 
 
 def show(found: list[Found], console: Console) -> None:

@@ -47,7 +47,7 @@ _RESOLVERS = [
 class _Loader(yaml.SafeLoader):
     """Counts while it composes: an alias costs what it stands for, before anything is made of it."""
 
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {  # type: ignore[misc]
         None: [(tag, re.compile(f"(?:{pattern.pattern})\\Z")) for tag, pattern in _RESOLVERS]
     }
 
@@ -130,7 +130,12 @@ def _as_key(key: Any) -> Any:
 
 for _name in ("bool", "int", "float"):
     _Loader.add_constructor(f"{_TAG}{_name}", getattr(_Loader, f"construct_yaml_{_name}"))
-_Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_yaml_str)  # where somebody has written !!timestamp
+_Loader.add_constructor(f"{_TAG}timestamp", _Loader.construct_scalar)  # where somebody has written !!timestamp
+
+
+def reads_as_text(scalar: str) -> bool:
+    """Whether a plain scalar is read as the text that it is. Another must be written in quotes."""
+    return not any(pattern.match(scalar) for _, pattern in _Loader.yaml_implicit_resolvers[None])
 
 
 def documents(text: str) -> list[Any]:

@@ -101,8 +101,8 @@ class Simulator:
         self.kube = self._own_cluster()
         """None beside another API server."""
         self.clouds: dict[str, Cloud] = {
-            name: make_cloud(name, self.frame, self.settings.timings, own.world)
-            for name, own in self.settings.clouds.items()
+            name: make_cloud(name, self.frame, self.settings.timings, cloud.world)
+            for name, cloud in self.settings.clouds.items()
         }
         """Clouds by name, e.g. aws; each is served on a port of its own."""
         for cloud in self.clouds.values():

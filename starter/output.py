@@ -13,6 +13,7 @@ from typing import Any, Self
 import yaml
 from rich.status import Status
 
+from resources.documents import reads_as_text
 from resources.visible import is_visible, visible, visible_json, visible_lines
 from starter.outlet import say
 from starter.screen import screen, words
@@ -86,10 +87,12 @@ def dump(objects: Sequence[dict[str, Any]], form: str, *, single: bool) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that puts texts which hide something in double quotes, where YAML has escapes for them."""
+    """A dumper that puts texts which hide something in double quotes, where YAML has escapes for them, and in single
+    ones what Kubernetes would read as something else than text."""
 
     def text(self, value: str) -> yaml.ScalarNode:
-        style = None if is_visible(value, keep="\n") else '"'
+        plain = None if reads_as_text(value) else "'"
+        style = plain if is_visible(value, keep="\n") else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

@@ -56,6 +56,7 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
         words = f"still there: {', '.join(found.left)}"
         where |= {"kept": found.kept}  # without the time: absent, then there again, was a lagging read
         if found.going:
+            deps.departures(target).expect(found.going)
             _wait_for_end(target, words, {**where, "going": found.going, "looks": looks + 1})
         progress(message=words, **where)
         raise NotYet(words, until_next_look(activity.info().attempt, target.poll))

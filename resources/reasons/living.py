@@ -71,7 +71,7 @@ LIVING: dict[str, Reason] = {
     ),
     "VMNotFound": Reason(
         Kind.HAPPENING,
-        "The cloud does not find the VM of a Node that has joined; two looks of the kubelet's Lease decide.",
+        "The cloud does not find the VM of a Node that has joined; two looks at the kubelet's Lease decide.",
     ),
     "VMFound": Reason(
         Kind.HAPPENING,
@@ -131,7 +131,7 @@ LIVING: dict[str, Reason] = {
     ),
     "ConfirmingFailure": Reason(
         Kind.WAIT,
-        "The deadline is near: two fresh looks of Node, Lease and VM decide whether the machine is Failed.",
+        "The deadline is near: two fresh looks at Node, Lease and VM decide whether the machine is Failed.",
         see="`{node}`; `hostler describe {machine}`: *Next try*.",
         by_itself=(
             "Takes a second look a minute after the first, at the deadline. If the machine is healthy then, it has "

@@ -167,14 +167,14 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
     assert await diff(working, secret_yaml("canary"), class_yaml(), machine_yaml("m1")) == (0, [])
 
     wanted = class_yaml(ami="ami-2", team="b")
-    wanted["providerSpec"]["monitoring"] = True
+    wanted["providerSpec"]["kind"] = "AWSProviderSpec"
     machine = machine_yaml("m1", colour="red")
     machine["spec"]["drainTimeout"] = "1h"
     lines = [
         "secret/s1 configured: its values, which are not shown",
         "machineclass/c1 configured: generation 1 -> 2",
         "  providerSpec.ami: ami-1 -> ami-2: needs replacement (Outdated)",
-        "  providerSpec.monitoring: (none) -> true: affects no running VM",
+        "  providerSpec.kind: (none) -> AWSProviderSpec: affects no running VM",
         "  providerSpec.vmTags.team: a -> b: hot update",
         "  touches 2 machines (m1, m2)",
         "machine/m1 configured",

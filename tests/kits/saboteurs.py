@@ -33,7 +33,7 @@ from planners.machine.claims import GONE, Belief, Weighed
 from planners.machine.preservation import Decision, ObservedMachine
 from planners.pool import repair
 from planners.pool.budget import Limits
-from resources.calls.cloud import DeleteInput, DeleteOutput
+from resources.calls.cloud import DeleteInput, DeleteOutput, UpdateInput, UpdateOutput
 from resources.calls.cluster import LookInput, NodeLook
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import ErrorClass
@@ -126,7 +126,15 @@ def break_i5() -> None:
             await asyncio.to_thread(self.deps.driver(target.provider).delete_machine, request)
             raise
 
+    updated = MachineActivities.update_machine
+
+    @activity.defn(name="update_machine")
+    async def looking(self: MachineActivities, input: UpdateInput) -> UpdateOutput:
+        """Looks at the VM first, whatever is known of it: the look that meets the error."""
+        return await updated(self, input.model_copy(update={"tagged": False}))
+
     MachineActivities._look = hasty  # type: ignore[method-assign]
+    MachineActivities.update_machine = looking  # type: ignore[method-assign]
 
 
 def break_i5_timer() -> None:

@@ -11,16 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import TESTS
 from process_support import alive, locked, until
 
 from starter.local import processes
 from starter.local.processes import Child, Command, ProcessError, Processes
 
+pytestmark = pytest.mark.core
+SYSTEM = Path(__file__).parent
+
 # It prints its own pid and that of a child of its own, then lives for ever.
 FAMILY = """
 import os, signal, subprocess, sys, time
-
-pytestmark = pytest.mark.core
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("pids", os.getpid(), child.pid, flush=True)
 time.sleep(600)
@@ -166,7 +168,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from starter.local.processes import Processes
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_processes import STUBBORN, family, pids
 
 async def main():
@@ -182,7 +184,7 @@ asyncio.run(main())
 
 
 def test_kill_9_of_the_parent_leaves_nothing_running(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)]
+    argv = [sys.executable, "-c", KILLED, str(tmp_path), str(SYSTEM), str(TESTS / "kits")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
         try:
             assert parent.stdout is not None

@@ -25,9 +25,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.kube.client import secret_path
 from resources.attributes import ALL, PHASE
-from resources.clouds import simulations
 from resources.manifests import load_manifests
 from resources.timings import Timings
 from starter.local.demo import cloud_resources
@@ -40,9 +38,9 @@ from starter.sdk.live import described
 from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
-PORT_FLAGS = [port.metadata["flag"] for port in fields(Ports) if port.metadata]
-CLOUD_FLAGS = [f"--{cloud.service}-port" for cloud in simulations().values()]
-ANY_PORTS = [x for flag in (*PORT_FLAGS, *CLOUD_FLAGS) for x in (flag, "0")]
+FLAGS = {port.metadata["flag"]: port.name for port in fields(Ports) if port.metadata} | {"--ec2-port": "clouds"}
+"""And what they set."""
+ANY_PORTS = [x for flag in FLAGS for x in (flag, "0")]
 
 
 def options(directory: Path, **more: Any) -> Options:
@@ -68,7 +66,6 @@ def pids(stack: Stack) -> list[int]:
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.core
 async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     settings = stack.settings
     assert settings.temporal.ui is not None
@@ -79,7 +76,7 @@ async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     client = await Client.connect(settings.temporal.address)
     assert [w async for w in client.list_workflows(f"{PHASE.name} = 'Running'")] == []
     async with connect_cluster(settings, settings.default_cluster) as kube:
-        assert (await kube.get("/api/v1/nodes"))["items"] == []
+        assert await kube.nodes() == []
     endpoint = settings.clouds["aws"].endpoint
     assert endpoint is not None
     (secret,) = load_manifests((EXAMPLES / "secret.yaml").read_text(), "secret.yaml").secrets
@@ -120,7 +117,6 @@ async def test_it_says_where_everything_is_and_what_to_try(stack: Stack, monkeyp
     assert "TEMPORAL_ADDRESS=prod:7233 is set in this shell" in "\n".join(words(stack))
 
 
-@pytest.mark.core
 async def test_a_killed_worker_is_started_again(stack: Stack, said: list[str]) -> None:
     before = stack.processes.children["worker"].pid
     os.kill(before, signal.SIGKILL)
@@ -200,7 +196,7 @@ async def test_setup_refuses_an_attribute_of_another_type(stack: Stack) -> None:
 
 async def test_setup_needs_the_namespace(stack: Stack) -> None:
     client = await Client.connect(stack.temporal, namespace="nowhere")
-    with pytest.raises(SetupError, match="'nowhere' does not exist; create it: temporal operator namespace create"):
+    with pytest.raises(SetupError, match="'nowhere' does not exist; make it: temporal operator namespace create"):
         await setup(client)
 
 
@@ -239,7 +235,7 @@ async def remember(stack: Stack) -> None:
     client = await stack.connect()
     await client.start_workflow("Anything", id=REMEMBERED, task_queue="nobody")
     async with connect_cluster(stack.settings, CLUSTER) as kube:
-        await kube.create(secret_path("default"), BOOK)
+        await kube.create_secret("default", BOOK)
 
 
 async def remembered(stack: Stack) -> list[bool]:
@@ -247,7 +243,7 @@ async def remembered(stack: Stack) -> list[bool]:
     client = await stack.connect()
     workflow = await described(client.get_workflow_handle(REMEMBERED))
     async with connect_cluster(stack.settings, CLUSTER) as kube:
-        return [workflow is not None, await kube.find(secret_path("default", "book")) is not None]
+        return [workflow is not None, await kube.secret("default", "book") is not None]
 
 
 async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fresh_forgets(
@@ -280,8 +276,8 @@ async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fre
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kubeconfig": Path(__file__)}, "can never join.*--no-simulator"),
-        ({"simulator": False}, "there is no cluster: give yours with --kubeconfig"),
+        ({"kubeconfig": Path(__file__)}, "could never join.*--no-simulator"),
+        ({"simulator": False}, "there is no cluster: name yours with --kubeconfig"),
         ({"simulator": False, "kubeconfig": Path("/nowhere")}, "/nowhere: there is no such kubeconfig"),
         ({"fresh": True, "temporal_address": "x:1"}, "not what is in x:1"),
         ({"fresh": True, "simulator": False, "kubeconfig": Path(__file__)}, "VMs exist in a real cloud"),
@@ -295,7 +291,7 @@ async def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, An
 
 
 async def test_a_second_one_in_the_same_folder_is_refused_with_the_pid(stack: Stack) -> None:
-    with pytest.raises(UpError, match=f"already runs in {stack.directory}, as process {os.getpid()}; stop it"):
+    with pytest.raises(UpError, match=f"runs in {stack.directory} already, as process {os.getpid()}; stop it"):
         async with Stack(options(stack.directory), print):
             pass
     assert all(alive(p) for p in pids(stack))
@@ -308,21 +304,22 @@ async def test_a_folder_whose_processes_are_still_being_stopped_is_refused(tmp_p
         lock.write(f"{gone.pid}\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UpError, match="are still being stopped; try again in a few seconds"):
+        with pytest.raises(UpError, match="is being stopped; try again in a few seconds"):
             async with Stack(options(tmp_path), print):
                 pass
     assert not locked(tmp_path / "up.pid")
 
 
-@pytest.mark.parametrize("port", fields(Ports), ids=lambda p: p.name)
-async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_path: Path, port: Any) -> None:
+@pytest.mark.parametrize("flag", FLAGS)
+async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_path: Path, flag: str) -> None:
+    name = FLAGS[flag]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        ports = replace(Ports.any(), **{port.name: number})
-        with pytest.raises(UpError, match=f"port {number} for .* is taken; .* with {port.metadata['flag']}$"):
+        ports = replace(Ports.any(), **{name: {"aws": number} if name == "clouds" else number})
+        with pytest.raises(UpError, match=f"port {number} for .* is taken; .* with {flag}$"):
             async with Stack(options(tmp_path, ports=ports), print):
                 pass
-    assert getattr(ports.settled(frozenset()), port.name) == number  # it is free now, and used
+    assert getattr(ports.settled(frozenset()), name) == getattr(ports, name)  # it is free now, and used
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -393,4 +390,4 @@ def test_the_command_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
         [str(HOSTLER), "up", "--dir", str(tmp_path), "--no-simulator"], capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr == "error: without the simulator there is no cluster: give yours with --kubeconfig\n"
+    assert done.stderr == "error: without the simulator there is no cluster: name yours with --kubeconfig\n"

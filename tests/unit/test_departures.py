@@ -41,6 +41,14 @@ async def test_one_read_serves_all_who_ask_soon_after_and_whoever_asks_at_once()
     assert len(cloud.reads) == 3
 
 
+async def test_whoever_is_expected_is_in_the_first_read() -> None:
+    cloud = Cloud("a", "b", "c")
+    cloud.departures.expect(["a", "b"])
+    cloud.departures.expect(["c"])
+    assert [await cloud.still(vm) for vm in "abc"] == [True] * 3
+    assert cloud.reads == [["a", "b", "c"]]
+
+
 async def test_who_has_ended_is_no_longer_asked_about() -> None:
     cloud = Cloud("a", "b")
     await cloud.still("a")

@@ -9,6 +9,7 @@ import pytest
 
 from resources.documents import DocumentError, documents
 from resources.manifests import ManifestError, load_manifests
+from starter.output import dump
 
 READ: list[tuple[str, Any]] = [
     # no numbers of base 60 and no dates: text
@@ -81,3 +82,11 @@ def test_an_annotation_is_text_or_refused_in_words() -> None:
         with pytest.raises(ManifestError, match=f"YAML reads it as {what}: put it in quotes") as refused:
             load_manifests(MACHINE.format(value=value), "here")
         assert "spec.nodeTemplate.metadata.annotations.example.com/it" in str(refused.value)
+
+
+def test_what_is_printed_is_read_again_as_it_was() -> None:
+    """Labels that look like numbers to Kubernetes and not to PyYAML: `hostler get -o yaml` quotes them."""
+    texts = ["1e3", "12e45", "08", "0o10", "y", "n", "1.", "22:30", "2026-03-25", "", "null", "on", "a", "1.2.3", "7"]
+    given = {"text": texts, "keys": {text: text for text in texts}, "true": [True, 5, 1.5, None]}
+    assert documents(dump([given], "yaml", single=True)) == [given]
+    assert "- 1.2.3\n" in dump([given], "yaml", single=True)  # no more quotes than needed

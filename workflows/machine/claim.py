@@ -35,13 +35,13 @@ time and one because the Node had fallen ill, put each other off forever."""
 
 def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
     """Records a claim, from the account's watch or from a read of our own, whose look is then the first. While the VM
-    is being deleted the machine waits for just this: nobody weighs it, and nothing is said."""
+    is being deleted the machine waits for just this, and afterwards knows it: nobody weighs it, and nothing is said."""
     s = m.s
     if s.claim is not None:
         s.claim = s.claim.model_copy(update={"facts": facts})
         return
     s.claim = claim_of(facts, workflow.now(), look, s.timings.lease if look else timedelta(0))
-    if m.deleting:
+    if m.deleting or s.vm_gone:
         return
     said = (
         f"the cloud does not find {facts.provider_id}"
