@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "--speed", choices=SPEEDS, default="demo", help="demo: to be watched (default); fast: for tests"
     )
     parser.add_argument(
-        "--terminate", type=float, metavar="SECONDS", help="a VM takes so long to end (demo: 40, as EC2's; fast: 0.1)"
+        "--terminate", type=float, metavar="SECONDS", help="a VM takes so long to end (demo: 40; fast: 0.1)"
     )
     parser.add_argument("--kubeconfig", type=Path, help="write an administrator's kubeconfig to this file")
     parser.add_argument(
