@@ -271,14 +271,15 @@ class OneMachine:
         target = self.deeds.target(self.given)
         return target.model_copy(update={"token": token_of(self.given.machine.uid, number)})
 
-    async def create(self, number: int = 1, started: datetime | None = None) -> CreateOutput:
-        """Makes one try of attempt `number`."""
+    async def create(self, number: int = 1, started: datetime | None = None, **more: Any) -> CreateOutput:
+        """Makes one try of attempt `number`; `more` of its input."""
         now = datetime.now(UTC)
         input = CreateInput(
             target=self.target(number),
             attempt=number,
             started=started or now,
             deadline=now + timedelta(minutes=20),
+            **more,
         )
         return await self.deeds.attempt(MachineActivities(self.deeds.deps).create_machine, input)
 
