@@ -22,7 +22,7 @@ from simulator.clouds.ec2.images import Images
 from simulator.clouds.ec2.instances import Instance, Instances, State
 from simulator.clouds.ec2.launch import Launcher
 from simulator.clouds.ec2.network import Interface, Network
-from simulator.clouds.ec2.power import Power
+from simulator.clouds.ec2.power import InstancePower
 from simulator.clouds.ec2.tags import Snapshot, Tags
 from simulator.clouds.ec2.tokens import Launch
 from simulator.clouds.ec2.volumes import Volume, Volumes
@@ -105,7 +105,7 @@ class Ec2Cloud:
         self.operations = self._operations()
 
     def _operations(self) -> Mapping[str, Callable[[Params], Row]]:
-        power, images = Power(self._instances), Images(self.world, self._tags)
+        power, images = InstancePower(self._instances), Images(self.world, self._tags)
         attachments = Attachments(self.settings, self._instances, self._network, self._volumes)
         return {
             "RunInstances": self._launcher.run_instances,

@@ -26,7 +26,7 @@ STATUS_FILTERS = {
 }
 
 
-class Power:
+class InstancePower:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
 
