@@ -57,7 +57,7 @@ def commands(found: PoolDescription) -> list[str]:
             shown.append(
                 (f"hostler rollout resume {of}", "resume the rollout")
                 if s.waits and (s.paused or s.rollout.gate or found.listed.phase in ("Stopped", "Paused"))
-                else (f"hostler rollout pause {of}", "hold it")
+                else (f"hostler rollout pause {of}", "pause the rollout")
             )
         if s.hibernated:
             shown.append((f"hostler wake pool {of}", "create its machines again"))

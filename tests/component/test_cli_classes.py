@@ -134,9 +134,9 @@ def test_who_has_still_to_take_a_change_is_named() -> None:
     first = ", ".join(f"at-{n:02}" for n in range(10))
     for words in (
         "Generation 2 is being rolled out:\n",
-        f"  Being updated:      {first} and 2 more\n",
+        f"  Being updated:        {first} and 2 more\n",
         "  Told, no report yet:  silent\n",
-        "  Not told yet:       3; 20 at a time",
+        "  Not told yet:         3; 20 at a time",
     ):
         assert words in shown, shown
     assert re.search(r"Updated +<none> +1\n", shown)  # none of those that were Updated with the former generation

@@ -193,7 +193,7 @@ async def test_sleeping_and_waking(place: Place, machines: Machines) -> None:
 
     assert "1.   ReplicasMissing: Created" in (await place.run("wake", "pool", "p1", "--dry-run")).ok()
     assert machines.there == {}
-    assert (await place.run("wake", "pool", "p1")).ok() == "machinedeployment/p1 woken: 3 machines to come\n"
+    assert (await place.run("wake", "pool", "p1")).ok() == "machinedeployment/p1 woken: 3 machines to create\n"
     (await place.run("wait", "pool", "p1", "--for", "ready")).ok()
     assert len(machines.there) == 3
 
@@ -356,7 +356,7 @@ async def test_a_rollout_that_does_not_get_on_is_described(place: Place, machine
         "Strategy:  RollingUpdate: maxSurge 1, maxUnavailable 0\n",
         "Waiting for:\n  Reason:            NewMachinesNotReady\n  Message:           Waiting for 1 of 1 machines of ",
         "  What can be done:  Nothing: it takes as long as a machine needs",
-        "Rollout to revision 2:\n  Progress:     [------------------------------] 0 %\n",
+        "Rollout to revision 2:\n  Progress:    [------------------------------] 0 %\n",
         "  2 (newest)   1 Pending\n  1            3 Running\n",
         "  2          c1, generation 2   1 ",
         "  1          c1, generation 1   3 ",

@@ -93,7 +93,9 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     held = await reason(handle, "PreDrainHook")
     assert held.status.phase == Phase.TERMINATING
     waiting = held.status.waiting_for.message
-    assert waiting.startswith("the drain is held by EtcdQuorumOperator of clusteroperator/etcd, Backup of alice; when")
+    assert waiting.startswith(
+        "the drain is held up by EtcdQuorumOperator of clusteroperator/etcd, Backup of alice; when"
+    )
     assert REMOVE in waiting
     assert f"`hostler hook remove m-1 Backup --kind preDrain --owner alice --cluster {machines.prefix}`" in waiting
     assert held.status.last_operation.type == OperationType.DRAIN
@@ -311,7 +313,7 @@ async def test_a_refused_intent_leaves_no_history_by_update(machines: Machines) 
     for intent, words in (
         (a_hook("no name"), "is not a hook's name"),
         (a_hook(ETCD.name), "owned by clusteroperator/etcd"),
-        (a_removal(owner="alice"), "and not alice's"),
+        (a_removal(owner="alice"), "not to alice"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await tell(handle, intent)
