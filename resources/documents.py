@@ -104,7 +104,7 @@ class _Loader(yaml.SafeLoader):
         text = str(self.construct_scalar(node)).replace("_", "")
         return float(text.replace(".", "", 1)) if text.lower().lstrip("+-") in (".inf", ".nan") else float(text)
 
-    def construct_yaml_timestamp(self, node: Any) -> str:
+    def construct_yaml_timestamp(self, node: Any) -> str:  # type: ignore[override]
         return str(self.construct_scalar(node))  # somebody has written !!timestamp
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
