@@ -25,22 +25,19 @@ class DocumentError(ValueError):
     """The document cannot be read; the message says where in it (`:LINE`, or nothing) and why."""
 
 
-_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
-_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
-_INT = re.compile(r"[-+]?(?:0[bB][01_]+|0[oO]?[0-7_]+|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*|0)")
+_BOOL = re.compile(
+    r"(?:y|Y|yes|Yes|YES|true|True|TRUE|on|On|ON|n|N|no|No|NO|false|False|FALSE|off|Off|OFF)\Z",
+)
+_TRUE = ("y", "yes", "true", "on")
+_INT = re.compile(r"[-+]?(?:0[bB][01_]+|0[oO]?[0-7_]+|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*|0)\Z")
 _FLOAT = re.compile(
     r"(?:[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
 )
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_MERGE = re.compile(r"<<\Z")
 _TAG = "tag:yaml.org,2002:"
-_NULL = re.compile("~|null|Null|NULL|")
-_RESOLVERS = [
-    (f"{_TAG}bool", re.compile("|".join((*_TRUE, *_FALSE)))),
-    (f"{_TAG}int", _INT),
-    (f"{_TAG}float", _FLOAT),
-    (f"{_TAG}null", _NULL),
-    (f"{_TAG}merge", re.compile("<<")),
-]
+_RESOLVERS = {"bool": _BOOL, "int": _INT, "float": _FLOAT, "null": _NULL, "merge": _MERGE}
 """In this order: what is no whole number may be one with a fraction."""
 
 
@@ -48,7 +45,7 @@ class _Loader(yaml.SafeLoader):
     """Counts while it composes: an alias costs what it stands for, before anything is made of it."""
 
     yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {  # type: ignore[misc]
-        None: [(tag, re.compile(f"(?:{pattern.pattern})\\Z")) for tag, pattern in _RESOLVERS]
+        None: [(f"{_TAG}{name}", pattern) for name, pattern in _RESOLVERS.items()]
     }
 
     def __init__(self, text: str) -> None:
@@ -91,7 +88,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_yaml_bool(self, node: Any) -> bool:
-        return self.construct_scalar(node) in _TRUE
+        return str(self.construct_scalar(node)).lower() in _TRUE
 
     def construct_yaml_int(self, node: Any) -> int:
         digits = str(self.construct_scalar(node)).replace("_", "")

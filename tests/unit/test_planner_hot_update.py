@@ -147,7 +147,7 @@ def test_plan(last: dict[str, str], desired: dict[str, str], actual: dict[str, s
 def test_the_limit_counts_foreign_and_must_tags() -> None:
     foreign = {f"foreign-{n}": "" for n in range(7)}
     assert plan_tags({}, {"a": "1", "b": "1"}, foreign, {"Name"}, 10).set == {"a": "1", "b": "1"}
-    with pytest.raises(TooManyTags, match=r"11 tags.*may carry 10") as more:
+    with pytest.raises(TooManyTags, match=r"11 tags.*may have 10") as more:
         plan_tags({}, {"a": "1", "b": "1", "c": "1"}, foreign, {"Name"}, 10)
     assert (more.value.count, more.value.limit) == (11, 10)
     # What goes makes room; and a plan that only removes is never too much.
