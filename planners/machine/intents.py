@@ -81,20 +81,20 @@ def refusal(s: MachineState, intent: PreservationIntent, now: datetime) -> str:
             return _no_extension(s, intent, now)
 
 
-def _no_preservation(s: MachineState, intent: PreserveIntent, now: datetime) -> str:
-    p = s.status.preserve
-    if s.deletion is not None:
-        return f"machine {s.name} is being deleted; it can no longer be preserved"
+def _no_preservation(state: MachineState, intent: PreserveIntent, now: datetime) -> str:
+    p = state.status.preserve
+    if state.deletion is not None:
+        return f"machine {state.name} is being deleted; it can no longer be preserved"
     if wrong := _wrong_time(intent.lasts, intent.until, now):
         return wrong
     there, timed = on_node(p.node_value, p.last), intent.lasts is not None or intent.until is not None
     other = bool(there) and there != intent.value
     if p.expiry_time is not None and intent.value != PreserveValue.FALSE and (other or timed):
         return (
-            f"machine {s.name} is preserved already, until {moment(p.expiry_time)}; to change that time: `hostler "
-            f"extend {s.name} --cluster {s.cluster} --for 24h`"
+            f"machine {state.name} is preserved already, until {moment(p.expiry_time)}; to change that time: `hostler "
+            f"extend {state.name} --cluster {state.cluster} --for 24h`"
         )
-    return _stronger(s, there, intent.value, timed) if other else ""
+    return _stronger(state, there, intent.value, timed) if other else ""
 
 
 def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) -> str:

@@ -25,34 +25,34 @@ UNCLEAR = (ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
 none."""
 
 
-def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
+def report_of(state: MachineState, *, ended: bool = False) -> MemberReport:
     """The report of a machine that has begun to live; the sender numbers it. A failed create call is in one report
     only, since the pool slows down for each."""
-    assert s.status.phase_since is not None
-    trouble, message = _trouble(s)
-    failure = s.create_failure if s.create_failures > s.failures_told else None
+    assert state.status.phase_since is not None
+    trouble, message = _trouble(state)
+    failure = state.create_failure if state.create_failures > state.failures_told else None
     return MemberReport(
-        machine=s.name,
+        machine=state.name,
         seq=0,
-        phase=s.status.phase,
-        since=s.status.phase_since,
-        vm=_vm(s),
+        phase=state.status.phase,
+        since=state.status.phase_since,
+        vm=_vm(state),
         trouble=trouble,
         message=message,
-        asks=s.asks_permit,
-        drained=s.status.phase is Phase.FAILED and is_drained(s),
-        keep=wish_of(s),
-        preserved_until=s.status.preserve.expiry_time,
-        preserved_by=s.status.preserve.source,
-        priority=priority_in(s.node.annotations) if s.node else None,
-        marked=s.mark.time if s.mark else None,
+        asks=state.asks_permit,
+        drained=state.status.phase is Phase.FAILED and is_drained(state),
+        keep=wish_of(state),
+        preserved_until=state.status.preserve.expiry_time,
+        preserved_by=state.status.preserve.source,
+        priority=priority_in(state.node.annotations) if state.node else None,
+        marked=state.mark.time if state.mark else None,
         failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
-        failures=s.create_failures,
-        unanswered=trouble is Trouble.CREATE and _unanswered(s),
-        template=s.template_applied,
-        contradicted=s.deletion is None and any(c.type == CONTRADICTION for c in s.status.conditions),
+        failures=state.create_failures,
+        unanswered=trouble is Trouble.CREATE and _unanswered(state),
+        template=state.template_applied,
+        contradicted=state.deletion is None and any(c.type == CONTRADICTION for c in state.status.conditions),
         ended=ended,
-        placement=s.placement,
+        placement=state.placement,
     )
 
 

@@ -134,20 +134,23 @@ def decide(o: ObservedMachine) -> Decision:
 # -- not preserved ----------------------------------------------------------------------------------------------------
 
 
-def _not_preserved(o: ObservedMachine, value: str) -> Decision:
-    if o.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
+def _not_preserved(observed: ObservedMachine, value: str) -> Decision:
+    if observed.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
         return End(
-            "Released", f"the request{value and f' {value}'} was withdrawn{_by(o.release)}", False, clear=_on_node(o)
+            "Released",
+            f"the request{value and f' {value}'} was withdrawn{_by(observed.release)}",
+            False,
+            clear=_on_node(observed),
         )
-    if _lapsed(o):
-        return End("PreserveExpired", f"the request has expired: {_asked(o, value)}", False)
-    if o.phase is Phase.FAILED:
-        return _failed(o, value)
+    if _lapsed(observed):
+        return End("PreserveExpired", f"the request has expired: {_asked(observed, value)}", False)
+    if observed.phase is Phase.FAILED:
+        return _failed(observed, value)
     if value != PreserveValue.NOW:
         return Stay()
-    if o.phase is Phase.RUNNING and o.vm_present:
-        return _preserve(o, PreservedBy.ASKED, f"{_asked(o, value)}")
-    return Stay("PreserveWaits", f"{_asked(o, value)}: the machine is preserved once it is Running or Failed")
+    if observed.phase is Phase.RUNNING and observed.vm_present:
+        return _preserve(observed, PreservedBy.ASKED, f"{_asked(observed, value)}")
+    return Stay("PreserveWaits", f"{_asked(observed, value)}: the machine is preserved once it is Running or Failed")
 
 
 def _failed(o: ObservedMachine, value: str) -> Decision:
@@ -183,41 +186,43 @@ def _preserve(o: ObservedMachine, source: PreservedBy, why: str) -> Preserve:
 # -- preserved --------------------------------------------------------------------------------------------------------
 
 
-def _preserved(o: ObservedMachine, value: str, expiry: datetime) -> Decision:
-    if end := _end(o, value, expiry):
+def _preserved(observed: ObservedMachine, value: str, expiry: datetime) -> Decision:
+    if end := _end(observed, value, expiry):
         return end
-    if o.source is PreservedBy.AUTO and value in ASKED_FOR:
+    if observed.source is PreservedBy.AUTO and value in ASKED_FOR:
         words = (
-            f"preserved automatically until now, and from now on by request: {_asked(o, value)}; until "
+            f"preserved automatically until now, and from now on by request: {_asked(observed, value)}; until "
             f"{moment(expiry)}, unchanged"
         )
-        return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(o, value))
-    if o.phase is Phase.FAILED and o.drained and o.healthy:
+        return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(observed, value))
+    if observed.phase is Phase.FAILED and observed.drained and observed.healthy:
         return Recover(f"healthy again; preserved until {moment(expiry)}")
-    if not o.warned and o.now >= expiry - WARN_BEFORE:
-        return Warn(f"preserved only until {moment(expiry)}; to keep it longer: `hostler extend {o.named} --for 8h`")
-    if o.node_present and not o.protected:
+    if not observed.warned and observed.now >= expiry - WARN_BEFORE:
+        return Warn(
+            f"preserved only until {moment(expiry)}; to keep it longer: `hostler extend {observed.named} --for 8h`"
+        )
+    if observed.node_present and not observed.protected:
         return Protect()
-    next_time = expiry if o.warned else expiry - WARN_BEFORE
-    if o.phase is Phase.FAILED and o.drained:
+    next_time = expiry if observed.warned else expiry - WARN_BEFORE
+    if observed.phase is Phase.FAILED and observed.drained:
         return Stay("Preserved", f"kept for inspection until {moment(expiry)}; then its VM is deleted", next_time)
     return Stay(until=next_time)
 
 
-def _end(o: ObservedMachine, value: str, expiry: datetime) -> End | None:
-    failed = o.phase is Phase.FAILED
-    if o.release is not None and not o.release.slot:
-        return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
-    if failed and not o.vm_present:
-        return End("VMGone", "the preserved VM is gone", o.in_pool, clear=_on_node(o))
+def _end(observed: ObservedMachine, value: str, expiry: datetime) -> End | None:
+    failed = observed.phase is Phase.FAILED
+    if observed.release is not None and not observed.release.slot:
+        return End("Released", f"released{_by(observed.release)}", failed, clear=_on_node(observed))
+    if failed and not observed.vm_present:
+        return End("VMGone", "the preserved VM is gone", observed.in_pool, clear=_on_node(observed))
     if value == PreserveValue.FALSE:
-        return End("Released", "preserve=false ends it", failed, keep_own=_bars(o))
-    if o.release is not None and failed and value not in ASKED_FOR:
-        return End("SlotTaken", f"its slot was taken back{_by(o.release)}", True)
-    if o.source is PreservedBy.ASKED and not value:
+        return End("Released", "preserve=false ends it", failed, keep_own=_bars(observed))
+    if observed.release is not None and failed and value not in ASKED_FOR:
+        return End("SlotTaken", f"its slot was taken back{_by(observed.release)}", True)
+    if observed.source is PreservedBy.ASKED and not value:
         return End("Released", "the annotation that asked for it was removed", failed)
-    if o.now >= expiry:
-        return End("PreserveExpired", f"it expired at {moment(expiry)}", failed, clear=_on_node(o))
+    if observed.now >= expiry:
+        return End("PreserveExpired", f"it expired at {moment(expiry)}", failed, clear=_on_node(observed))
     return None
 
 

@@ -17,33 +17,33 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import workflow_queue
 
 
-async def ask(m: MachineEntity) -> None:
+async def ask(machine: MachineEntity) -> None:
     """Ends with a snapshot, with the machine Failed at its creation deadline, or with a deletion wanted."""
-    s = m.s
-    name = s.spec.class_.name
-    while s.machine_class is None and not (m.leaving or m.failed_at_deadline()):
-        m.waiting(
-            "ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {s.cluster}"
+    state = machine.s
+    name = state.spec.class_.name
+    while state.machine_class is None and not (machine.leaving or machine.failed_at_deadline()):
+        machine.waiting(
+            "ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {state.cluster}"
         )
-        handle = m.start(
+        handle = machine.start(
             ClassActivities.ask_class,
-            ClassId(cluster=s.cluster, name=name),
-            queue=workflow_queue(s.queue_prefix),
+            ClassId(cluster=state.cluster, name=name),
+            queue=workflow_queue(state.queue_prefix),
             summary=f"ask class {name} for its spec",
             polls=True,
         )
-        await m.until(partial(_answered, m, handle), "creation")
-        if s.machine_class is not None or not handle.done():
-            m.drop(handle)
-            if m.overlong:
-                await m.renew()
+        await machine.until(partial(_answered, machine, handle), "creation")
+        if state.machine_class is not None or not handle.done():
+            machine.drop(handle)
+            if machine.overlong:
+                await machine.renew()
             continue
         try:
-            s.machine_class = await handle
+            state.machine_class = await handle
         except ActivityError as e:
-            await m.back_off(failure_of(e), unless=lambda: s.machine_class is not None)
+            await machine.back_off(failure_of(e), unless=lambda: state.machine_class is not None)
         else:
-            m.note("ClassTaken", f"class {name}, generation {s.machine_class.generation}")
+            machine.note("ClassTaken", f"class {name}, generation {state.machine_class.generation}")
 
 
 def _answered(m: MachineEntity, handle: workflow.ActivityHandle[ClassSnapshot]) -> bool:

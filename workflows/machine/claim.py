@@ -33,23 +33,25 @@ time and one because the Node had fallen ill, put each other off forever."""
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
+def raise_(machine: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
     """Records a claim, from the account's watch or from a read of our own, whose look is then the first. While the VM
     is being deleted the machine waits for just this, and afterwards knows it: nobody weighs it, and nothing is said."""
-    s = m.s
-    if s.claim is not None:
-        s.claim = s.claim.model_copy(update={"facts": facts})
+    state = machine.s
+    if state.claim is not None:
+        state.claim = state.claim.model_copy(update={"facts": facts})
         return
-    s.claim = claim_of(facts, workflow.now(), look, s.timings.lease if look else timedelta(0))
-    if m.deleting or s.vm_gone:
+    state.claim = claim_of(facts, workflow.now(), look, state.timings.lease if look else timedelta(0))
+    if machine.deleting or state.vm_gone:
         return
     said = (
         f"the cloud does not find {facts.provider_id}"
         if facts.state == GONE
         else f"{facts.provider_id} is {facts.state}"
     )
-    apart = format_duration(s.timings.lease)
-    m.note_news("VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, decide whether that is true")
+    apart = format_duration(state.timings.lease)
+    machine.note_news(
+        "VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, decide whether that is true"
+    )
 
 
 def doubt(m: MachineEntity, facts: VmFacts, look: Look) -> None:
@@ -73,21 +75,23 @@ def _over(m: MachineEntity) -> None:
 # -- weighing ---------------------------------------------------------------------------------------------------------
 
 
-def keep_up(m: MachineEntity) -> bool:
+def keep_up(machine: MachineEntity) -> bool:
     """Takes the looks that are over and begins those that are due, without waiting for either. Returns whether the
     claim is believed now: the pool is told, whatever the machine is doing."""
-    s = m.s
-    if m.weighing is not None and m.weighing.over:
-        looking, m.weighing = m.weighing, None
-        if s.claim is not None and _weighed(m, s.claim, seen(m, looking), overtaken(m, looking)):
+    state = machine.s
+    if machine.weighing is not None and machine.weighing.over:
+        looking, machine.weighing = machine.weighing, None
+        if state.claim is not None and _weighed(
+            machine, state.claim, seen(machine, looking), overtaken(machine, looking)
+        ):
             return True
-    if s.claim is None or m.weighing is not None:
-        m.deadlines.pop("claim", None)
-    elif due(s, workflow.now()):
-        m.deadlines.pop("claim", None)
-        m.weighing = begin(m)
+    if state.claim is None or machine.weighing is not None:
+        machine.deadlines.pop("claim", None)
+    elif due(state, workflow.now()):
+        machine.deadlines.pop("claim", None)
+        machine.weighing = begin(machine)
     else:
-        m.deadlines["claim"] = s.claim.next  # a phase that ends clears the table
+        machine.deadlines["claim"] = state.claim.next  # a phase that ends clears the table
     return False
 
 
@@ -105,40 +109,42 @@ async def weighed(m: MachineEntity, unless: Callable[[], bool]) -> bool:
     return True
 
 
-def _weighed(m: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bool:
-    s, time = m.s, workflow.now()
+def _weighed(machine: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool) -> bool:
+    state, time = machine.s, workflow.now()
     for what, answer in (("Node and Lease", now.node), ("the VM", now.vm)):
         if isinstance(answer, Failure):
-            again = time + m.wait_once(answer)
-            s.claim = claim.model_copy(update={"look": None, "moved": 0, "next": again})
+            again = time + machine.wait_once(answer)
+            state.claim = claim.model_copy(update={"look": None, "moved": 0, "next": again})
             words = f"{what} cannot be read: {describe_failure(answer)}; nothing is decided on stale information"
-            m.note_news("CannotConfirm", words)
+            machine.note_news("CannotConfirm", words)
             return False
     assert not isinstance(now.node, Failure)
     assert not isinstance(now.vm, Failure)
     look = Look(time=time, node=now.node, vm=now.vm)
     if not overtaken:
-        take_node(m, look.node.node)
-    said = weigh(claim.look, look, claim.moved, s.timings)
+        take_node(machine, look.node.node)
+    said = weigh(claim.look, look, claim.moved, state.timings)
     compare = said.compare
     if compare is not None and compare.time != time and not workflow.patched(STANDSTILL):
         compare = look
-    s.claim = claim.model_copy(update={"look": compare, "moved": said.moved, "next": said.look_again or time})
+    state.claim = claim.model_copy(update={"look": compare, "moved": said.moved, "next": said.look_again or time})
     facts = claim.facts.model_copy(update={"state": look.vm.state})
     if facts != claim.facts:  # the order starts afresh, as for a Node: looks.take_node
         facts = facts.model_copy(update={"epoch": 0, "seq": 0})
     match said.belief:
         case Belief.BELIEVED:
-            believe(m, facts)
-            membership.tell(m)
+            believe(machine, facts)
+            membership.tell(machine)
             return True
         case Belief.REFUTED:
-            _over(m)
-            if s.vm is not None:
-                s.vm = facts
-            m.note("VMFound", f"{facts.provider_id} is {facts.state}: a fresh look has found it, so it was not gone")
+            _over(machine)
+            if state.vm is not None:
+                state.vm = facts
+            machine.note(
+                "VMFound", f"{facts.provider_id} is {facts.state}: a fresh look has found it, so it was not gone"
+            )
         case Belief.CONTRADICTED:
-            _contradicted(m, look)
+            _contradicted(machine, look)
     return False
 
 

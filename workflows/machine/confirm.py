@@ -36,32 +36,32 @@ JOINING_TAKES = timedelta(minutes=5)
 """Time for our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
 
 
-async def creation(m: MachineEntity) -> None:
+async def creation(machine: MachineEntity) -> None:
     """Looks at a machine that is not Running near its creation deadline: the second look that finds it so makes it
     Failed.
 
     What a look finds of the Node is news: after an outage it may have joined long ago, and joining goes on.
     """
-    s = m.s
-    last = m.due("creation")
-    seen = await look(m, diagnose=last, joining=s.suspicion is None)
+    state = machine.s
+    last = machine.due("creation")
+    seen = await look(machine, diagnose=last, joining=state.suspicion is None)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
-        _cannot(m, "the Node", seen.node)
+        _cannot(machine, "the Node", seen.node)
         return
-    if undecided(m):
-        m.status.waiting_for = None
-    take_node(m, seen.node.node)
+    if undecided(machine):
+        machine.status.waiting_for = None
+    take_node(machine, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    first, now = s.suspicion, workflow.now()
+    first, now = state.suspicion, workflow.now()
     if first is None:
-        s.suspicion = Look(time=now, node=seen.node, vm=vm)
-    health = judge_joining(s.node, s.spec.node_conditions)
-    if first is None or not last or (health.healthy and not _refused(m) and now < first.time + JOINING_TAKES):
-        m.deadlines["confirm"] = max(m.deadlines["creation"], now + s.timings.confirm)
+        state.suspicion = Look(time=now, node=seen.node, vm=vm)
+    health = judge_joining(state.node, state.spec.node_conditions)
+    if first is None or not last or (health.healthy and not _refused(machine) and now < first.time + JOINING_TAKES):
+        machine.deadlines["confirm"] = max(machine.deadlines["creation"], now + state.timings.confirm)
         return
-    m.fail_creation("; ".join(filter(None, (health.message, first.vm.joining, vm.message))))
+    machine.fail_creation("; ".join(filter(None, (health.message, first.vm.joining, vm.message))))
 
 
 def _refused(m: MachineEntity) -> bool:
@@ -70,39 +70,42 @@ def _refused(m: MachineEntity) -> bool:
     return trouble is not None and trouble.reason not in {REASON[c] for c in PASSING}
 
 
-async def health(m: MachineEntity) -> None:
+async def health(machine: MachineEntity) -> None:
     """Looks at an unhealthy machine near its health deadline: Failed when two looks agree and its pool, if any, permits
     it."""
-    s = m.s
-    seen = await look(m)
+    state = machine.s
+    seen = await look(machine)
     if seen is None:
         return
     for what, answer in (("Node and Lease", seen.node), ("the VM", seen.vm)):
         if isinstance(answer, Failure):
-            _cannot(m, what, answer)
+            _cannot(machine, what, answer)
             return
     assert isinstance(seen.node, NodeLook)
     assert isinstance(seen.vm, VmLook)
     now = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
-    provider_id, deadline = m.status.provider_id or "", m.deadlines["health"]
-    said = confirm(s.suspicion, now, provider_id, s.spec.node_conditions, deadline, s.timings)
+    provider_id, deadline = machine.status.provider_id or "", machine.deadlines["health"]
+    said = confirm(state.suspicion, now, provider_id, state.spec.node_conditions, deadline, state.timings)
     if said.outcome in (Outcome.WELL, Outcome.SETTLING) and not workflow.patched(UNSETTLED):
         said = replace(said, outcome=Outcome.WELL, compare=now)  # as it was: healthy for a moment was enough
-        m.deadlines.pop("confirm", None)
-    take_node(m, now.node.node)
-    _take_vm(m, now, said)
+        machine.deadlines.pop("confirm", None)
+    take_node(machine, now.node.node)
+    _take_vm(machine, now, said)
     match said.outcome:
-        case Outcome.FAILED if membership.must_ask(m, GONE if said.gone else ""):
-            membership.ask(m, said.message)
+        case Outcome.FAILED if membership.must_ask(machine, GONE if said.gone else ""):
+            membership.ask(machine, said.message)
         case Outcome.FAILED:
-            words = f"unhealthy for healthTimeout ({m.health_timeout}): {said.message}"
-            m.fail(OperationType.HEALTH_CHECK, "HealthTimeout", words)
+            words = f"unhealthy for healthTimeout ({machine.health_timeout}): {said.message}"
+            machine.fail(OperationType.HEALTH_CHECK, "HealthTimeout", words)
         case Outcome.WELL:
             assert said.compare is not None
-            s.suspicion, s.healthy_since = None, min(s.healthy_since or said.compare.time, said.compare.time)
-            m.note_news("NotConfirmed", said.message)
+            state.suspicion, state.healthy_since = (
+                None,
+                min(state.healthy_since or said.compare.time, said.compare.time),
+            )
+            machine.note_news("NotConfirmed", said.message)
         case _:
-            _look_again(m, said)
+            _look_again(machine, said)
 
 
 def _look_again(m: MachineEntity, said: Confirmation) -> None:
@@ -118,28 +121,28 @@ def _look_again(m: MachineEntity, said: Confirmation) -> None:
     m.waiting(said.reason, said.message, said.look_again)
 
 
-async def repair(m: MachineEntity) -> None:
+async def repair(machine: MachineEntity) -> None:
     """Ends the machine because its pool wants it gone. A request made in the same instant as it failed is honoured: a
     fresh look at its Node decides."""
-    s = m.s
-    if m.status.preserve.expiry_time is None and has_vm(s):
-        seen = await look(m)
+    state = machine.s
+    if machine.status.preserve.expiry_time is None and has_vm(state):
+        seen = await look(machine)
         if seen is None:
             return
         if isinstance(seen.node, Failure):
-            await m.back_off(seen.node)
+            await machine.back_off(seen.node)
             return
-        take_node(m, seen.node.node)
-    intent, s.repair = s.repair, None
-    if intent is None or s.deletion is not None:
+        take_node(machine, seen.node.node)
+    intent, state.repair = state.repair, None
+    if intent is None or state.deletion is not None:
         return
-    p = m.status.preserve
-    preserved = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
-    if preserved or wish_of(s) is PreserveWish.ASKED:
-        m.note("RepairRefused", "it is preserved, or is to be preserved, by now; its pool is told")
-        membership.tell(m, again=True)
+    p = machine.status.preserve
+    preserved = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(state))
+    if preserved or wish_of(state) is PreserveWish.ASKED:
+        machine.note("RepairRefused", "it is preserved, or is to be preserved, by now; its pool is told")
+        membership.tell(machine, again=True)
     else:
-        s.deletion = Deletion(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
+        state.deletion = Deletion(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
 
 
 async def introduce(m: MachineEntity) -> None:
@@ -170,19 +173,19 @@ def _unread(what: str, failure: Failure) -> str:
     return f"{what} cannot be read: {describe_failure(failure)}"
 
 
-def _take_vm(m: MachineEntity, now: Look, said: Confirmation) -> None:
+def _take_vm(machine: MachineEntity, now: Look, said: Confirmation) -> None:
     """Takes the VM's state as believed news, unless a kubelet speaks against it, or has not yet had the time to."""
-    former, state = m.s.vm, now.vm.state
+    former, state = machine.s.vm, now.vm.state
     if former is None and state in WELL:
         return
     order = former.order if former and former.state == state else (0, 0)  # as for a Node: looks.take_node
-    facts = VmFacts(epoch=order[0], seq=order[1], provider_id=m.status.provider_id or "", state=state)
+    facts = VmFacts(epoch=order[0], seq=order[1], provider_id=machine.status.provider_id or "", state=state)
     if said.outcome is Outcome.CONTRADICTED:
-        claim.doubt(m, facts, now)
-    elif state != GONE or said.gone or not doubtful(m.s, facts) or not workflow.patched(claim.CLAIMS):
-        claim.believe(m, facts)
+        claim.doubt(machine, facts, now)
+    elif state != GONE or said.gone or not doubtful(machine.s, facts) or not workflow.patched(claim.CLAIMS):
+        claim.believe(machine, facts)
     elif former is None or former.state != GONE:
-        claim.raise_(m, facts, now)
+        claim.raise_(machine, facts, now)
 
 
 def undecided(m: MachineEntity) -> bool:

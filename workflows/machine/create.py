@@ -39,75 +39,80 @@ HEEDED = "deletion-heeded"
 once."""
 
 
-async def create(m: MachineEntity) -> None:
+async def create(machine: MachineEntity) -> None:
     """Ends with an id recorded, with the machine Failed, or with a deletion wanted.
 
     A recorded id is never replaced: if that VM goes, the machine is Failed, not created again.
     """
-    s = m.s
+    state = machine.s
     attempt_over = False
-    while not (m.status.provider_id or m.leaving or m.failed_at_deadline()):
+    while not (machine.status.provider_id or machine.leaving or machine.failed_at_deadline()):
         # Intent before effect: attempt and token are in state before anything billable is requested.
-        former, s.attempt = s.attempt, plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
-        _remember(m, former)
-        _told(m, UpdateState.PENDING)
-        report(m)  # a class that it had before learns that the machine no longer uses it
-        retry = await _try(m)
-        if retry is None or m.leaving:
+        former, state.attempt = (
+            state.attempt,
+            plan_attempt(state.attempt, attempt_over, machine.snapshot, state.uid, workflow.now()),
+        )
+        _remember(machine, former)
+        _told(machine, UpdateState.PENDING)
+        report(machine)  # a class that it had before learns that the machine no longer uses it
+        retry = await _try(machine)
+        if retry is None or machine.leaving:
             return
         attempt_over = retry.attempt_over
-        await _wait(m, retry, called=workflow.now())
+        await _wait(machine, retry, called=workflow.now())
 
 
-async def _try(m: MachineEntity) -> Retry | None:
+async def _try(machine: MachineEntity) -> Retry | None:
     """Runs one create activity and always awaits its answer: a VM that nobody knows of is the one thing not to
     leave."""
-    s = m.s
-    assert s.attempt is not None
-    assert s.created is not None
-    number = s.attempt.number
-    m.waiting("CreatingVM", f"the create call is in progress (attempt {number}, {m.snapshot.provider})")
-    m.operation(OperationType.CREATE, OperationState.PROCESSING, "Creating machine on cloud provider")
-    handle = m.start(
+    state = machine.s
+    assert state.attempt is not None
+    assert state.created is not None
+    number = state.attempt.number
+    machine.waiting("CreatingVM", f"the create call is in progress (attempt {number}, {machine.snapshot.provider})")
+    machine.operation(OperationType.CREATE, OperationState.PROCESSING, "Creating machine on cloud provider")
+    handle = machine.start(
         MachineActivities.create_machine,
         CreateInput(
-            target=m.target(),
+            target=machine.target(),
             attempt=number,
-            started=s.attempt.started,
-            deadline=later(s.created, s.spec.creation_timeout),
-            class_name=s.attempt.machine_class.name,
-            generation=s.attempt.machine_class.generation,
-            takes=s.takes,
-            annotations=launch_annotations(m.snapshot.provider, s.spec.node_template.metadata.annotations),
+            started=state.attempt.started,
+            deadline=later(state.created, state.spec.creation_timeout),
+            class_name=state.attempt.machine_class.name,
+            generation=state.attempt.machine_class.generation,
+            takes=state.takes,
+            annotations=launch_annotations(machine.snapshot.provider, state.spec.node_template.metadata.annotations),
         ),
-        queue=m.cloud,
+        queue=machine.cloud,
         summary="create VM" + (f", request {number}" if number > 1 else ""),
         urgency=Urgency.CREATE,
     )
-    await _heed(m, handle)
+    await _heed(machine, handle)
     try:
         # In this run: whoever knows of the call waits for the lag window before using another token. A machine without
         # a VM gets few messages.
-        output = await m.answer(handle)
+        output = await machine.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
         if failure.kind == NOT_WANTED and not failure.info.account_id:
             return None  # no try of the call got so far that there may be a VM
         if failure.kind == IN_PROGRESS:
-            s.account_id = failure.info.account_id or s.account_id
-            return still_making(failure.info, workflow.now(), m.status.phase)
-        info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
-        s.create_failure, s.create_failures = info, s.create_failures + 1
-        s.account_id = info.account_id or s.account_id
+            state.account_id = failure.info.account_id or state.account_id
+            return still_making(failure.info, workflow.now(), machine.status.phase)
+        info = failure.info.model_copy(update={"message": machine.words_of_cloud(failure)})
+        state.create_failure, state.create_failures = info, state.create_failures + 1
+        state.account_id = info.account_id or state.account_id
         if failure.kind == IDEMPOTENCY:
-            return after_lost_token(info, workflow.now(), s.timings, s.attempt.number)
+            return after_lost_token(info, workflow.now(), state.timings, state.attempt.number)
         if failure.kind == NAME_TAKEN:
-            return after_taken_name(info, workflow.now(), s.timings)
-        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure), m.tried(reason_of(failure)))
-    _record(m, output)
-    if output.adopted and s.node is None and not m.leaving and workflow.patched("found-node"):
+            return after_taken_name(info, workflow.now(), state.timings)
+        return after_failed_create(
+            info, workflow.now(), state.timings, reason_of(failure), machine.tried(reason_of(failure))
+        )
+    _record(machine, output)
+    if output.adopted and state.node is None and not machine.leaving and workflow.patched("found-node"):
         # It may have joined already: the watch told of it before, to those who were there, and only tells changes.
-        await find_node(m, lambda: m.leaving)
+        await find_node(machine, lambda: machine.leaving)
     return None
 
 
@@ -144,58 +149,60 @@ def _told(m: MachineEntity, state: UpdateState) -> None:
     s.reported = said(made_from.generation, made_from.generation if state == UpdateState.UPDATED else 0, state)
 
 
-def _record(m: MachineEntity, output: CreateOutput) -> None:
-    s, status = m.s, m.status
-    assert s.attempt is not None
-    spec = s.attempt.machine_class.provider_spec
-    if s.attempted_specs and output.adopted:  # which call made it is not known: better Outdated than wrongly up to date
-        spec, *s.attempted_specs = [*s.attempted_specs, spec]
+def _record(machine: MachineEntity, output: CreateOutput) -> None:
+    state, status = machine.s, machine.status
+    assert state.attempt is not None
+    spec = state.attempt.machine_class.provider_spec
+    if (
+        state.attempted_specs and output.adopted
+    ):  # which call made it is not known: better Outdated than wrongly up to date
+        spec, *state.attempted_specs = [*state.attempted_specs, spec]
     else:
-        s.attempted_specs = []
-    s.made, s.tagged = workflow.now(), output.tagged
-    s.account_id = output.account_id or s.account_id
-    s.create_failure = None
+        state.attempted_specs = []
+    state.made, state.tagged = workflow.now(), output.tagged
+    state.account_id = output.account_id or state.account_id
+    state.create_failure = None
     if output.uid:
-        m.note(
+        machine.note(
             "VMTakenOver",
-            f"{output.provider_id} belongs to this machine, which takes its uid {output.uid} instead of {s.uid}",
+            f"{output.provider_id} belongs to this machine, which takes its uid {output.uid} instead of {state.uid}",
         )
-        s.uid = output.uid
-        s.attempt = s.attempt.model_copy(update={"token": token_of(output.uid, s.attempt.number)})
-    if s.node is not None and not _is_its(s.node, output):
-        s.node = None  # taken while nobody could say whose it is; news of the VM's own Node will come
+        state.uid = output.uid
+        state.attempt = state.attempt.model_copy(update={"token": token_of(output.uid, state.attempt.number)})
+    if state.node is not None and not _is_its(state.node, output):
+        state.node = None  # taken while nobody could say whose it is; news of the VM's own Node will come
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
     status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
-    status.applied_generation = 0 if s.attempted_specs else s.attempt.machine_class.generation
-    if account := account_of(m, s.attempt.machine_class):
-        s.account = account.key
-    if "creation" in m.deadlines:
-        confirm.arm(m, m.deadlines["creation"])
+    status.applied_generation = 0 if state.attempted_specs else state.attempt.machine_class.generation
+    if account := account_of(machine, state.attempt.machine_class):
+        state.account = account.key
+    if "creation" in machine.deadlines:
+        confirm.arm(machine, machine.deadlines["creation"])
     if output.gone:
-        _lost(m, output)
+        _lost(machine, output)
         return
     if output.stale_node:
-        s.stale = output.stale
-        m.fail(
+        state.stale = output.stale
+        machine.fail(
             OperationType.CREATE,
             "StaleNode",
             f"VM was referring to stale node object: {output.provider_id} would be mistaken for node "
             f"{output.stale_node}, which is older; the VM is deleted",
         )
         return
-    _told(m, UpdateState.UPDATED)
-    if spec != m.snapshot.provider_spec:
-        hot_update.look_anew(m)
+    _told(machine, UpdateState.UPDATED)
+    if spec != machine.snapshot.provider_spec:
+        hot_update.look_anew(machine)
     if status.phase == Phase.FAILED:
-        m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
+        machine.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
     elif status.phase == Phase.TERMINATING:
-        m.note("VMCreated", f"{output.provider_id} exists, and is deleted with the machine")
+        machine.note("VMCreated", f"{output.provider_id} exists, and is deleted with the machine")
     else:
         words = f"{output.provider_id} {'found and adopted' if output.adopted else 'created'}"
-        m.operation(OperationType.CREATE, OperationState.PROCESSING, words)
-        m.enter(Phase.PENDING, "VMAdopted" if output.adopted else "VMCreated", words)
+        machine.operation(OperationType.CREATE, OperationState.PROCESSING, words)
+        machine.enter(Phase.PENDING, "VMAdopted" if output.adopted else "VMCreated", words)
 
 
 def _lost(m: MachineEntity, output: CreateOutput) -> None:

@@ -16,28 +16,33 @@ with workflow.unsafe.imports_passed_through():
     from resources.reasons.times import TIMES
 
 
-def details(s: MachineState) -> Markdown:
+def details(state: MachineState) -> Markdown:
     """The state of the machine and what it waits for, in Markdown for Temporal's web UI."""
-    status = s.status
-    lines = [heading(f"{s.name}: {status.shown_phase}")]
+    status = state.status
+    lines = [heading(f"{state.name}: {status.shown_phase}")]
     if status.waiting_for:
         w = status.waiting_for
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
         failed = any(c.type == "Failed" and c.reason == w.reason for c in status.conditions)
         what = "Failed by" if failed and status.phase == Phase.FAILED else "Waits for"
         lines.append(join(what, " ", strong(w.reason), f" since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}"))
-        lines.append(join("What can be done: ", prose(_step(s, w.reason))))
+        lines.append(join("What can be done: ", prose(_step(state, w.reason))))
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(join(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}"))
     applied = status.last_applied_provider_spec
     facts: list[tuple[str, str | None]] = [
-        ("Pool", f"{s.pool}, revision {s.revision}" if s.pool else None),
+        ("Pool", f"{state.pool}, revision {state.revision}" if state.pool else None),
         ("VM", status.provider_id),
         ("Node", status.node_name),
         ("Preserved", status.preserve.why if status.preserve.expiry_time else None),
-        ("To be preserved", asked(status.preserve) if s.deletion is None else None),
-        ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
+        ("To be preserved", asked(status.preserve) if state.deletion is None else None),
+        (
+            "Class",
+            f"{state.machine_class.name} (generation {state.machine_class.generation})"
+            if state.machine_class
+            else None,
+        ),
         ("VM carries", f"generation {status.applied_generation}, spec hash {applied.hash}" if applied else None),
     ]
     said = status.waiting_for.next_try if status.waiting_for else None
@@ -46,7 +51,7 @@ def details(s: MachineState) -> Markdown:
         for n, t in sorted(status.deadlines.items(), key=_time)
         if n not in ("retry", "update") or t != said
     ]
-    facts += [(c.type, words) for c in status.conditions if (words := _condition(s, c))]
+    facts += [(c.type, words) for c in status.conditions if (words := _condition(state, c))]
     facts += [
         (f"{r.kind} {r.id}", _became(r)) for r in (status.update_trouble.resources if status.update_trouble else ())
     ]

@@ -504,19 +504,19 @@ class MachineEntity(Entity):
 
     def new_life(self) -> MachineState:
         """The state of a machine that is recreated: what was asked for stays, what became of it does not."""
-        s = self.s
+        state = self.s
         self.note(
-            "Recreated", (f"the machine is created again; before, it had uid {s.uid} and {self.status.provider_id}")
+            "Recreated", (f"the machine is created again; before, it had uid {state.uid} and {self.status.provider_id}")
         )
-        former = dict.fromkeys(vm for vm in (*s.former_vms, *s.vms, self.status.provider_id) if vm)
+        former = dict.fromkeys(vm for vm in (*state.former_vms, *state.vms, self.status.provider_id) if vm)
         return MachineState(
-            **{f: getattr(s, f) for f in ("name", "cluster", "namespace", "labels", "annotations", "spec")},
-            machine_class=s.machine_class,
-            queue_prefix=s.queue_prefix,
-            timings=s.timings,
-            journal=s.journal,
-            intents=s.intents,
-            life=s.life + 1,
+            **{f: getattr(state, f) for f in ("name", "cluster", "namespace", "labels", "annotations", "spec")},
+            machine_class=state.machine_class,
+            queue_prefix=state.queue_prefix,
+            timings=state.timings,
+            journal=state.journal,
+            intents=state.intents,
+            life=state.life + 1,
             former_vms=list(former)[-FORMER_KEPT:],
         )
 

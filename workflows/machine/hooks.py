@@ -37,22 +37,22 @@ def show(m: MachineEntity) -> None:
 # -- holding ----------------------------------------------------------------------------------------------------------
 
 
-async def hold(m: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Waiter) -> bool:
+async def hold(machine: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Waiter) -> bool:
     """Waits until no hook of the kind is left; returns whether one has held the machine. Without hooks it does nothing.
 
     `turn` is called after each piece of news: a deletion of a machine that Failed begins then. `wait` is the phase's
     own, which does what a machine on its way out does meanwhile; a hold may last for weeks.
     """
-    s = m.s
-    while m.leaving and (held := hooks_of(m, kind)):
+    state = machine.s
+    while machine.leaving and (held := hooks_of(machine, kind)):
         turn()
-        _say(m, kind, held)
-        await wait(partial(_news, m, kind, held, s.deletion))
-        await m.renew_if_due()  # a safe point: no call is in flight
+        _say(machine, kind, held)
+        await wait(partial(_news, machine, kind, held, state.deletion))
+        await machine.renew_if_due()  # a safe point: no call is in flight
     # Not only what this run has seen: the last hook may have gone in the last moment of the former one.
-    was_held = s.hooks.holding == kind
+    was_held = state.hooks.holding == kind
     if was_held:
-        s.hooks.holding = None
+        state.hooks.holding = None
     return was_held
 
 
@@ -60,19 +60,19 @@ def _news(m: MachineEntity, kind: HookKind, held: list[Hook], deletion: Deletion
     return hooks_of(m, kind) != held or m.s.deletion != deletion or not m.leaving or m.renewal_due
 
 
-def _say(m: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
-    s = m.s
-    deletion = s.deletion
-    commands = ", ".join(f"`{remove_command(s.name, s.cluster, kind, h)}`" for h in held[:NAMED])
+def _say(machine: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
+    state = machine.s
+    deletion = state.deletion
+    commands = ", ".join(f"`{remove_command(state.name, state.cluster, kind, h)}`" for h in held[:NAMED])
     force = "; force does not skip hooks" if deletion and deletion.force else ""
     words = f"{HELD[kind]} is held up by {names(held)}{force}; when their work is done: {commands}"
     operation = OperationType.DRAIN if kind is HookKind.PRE_DRAIN else OperationType.DELETE
-    m.operation(operation, OperationState.PROCESSING, words)
-    m.waiting("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
-    if s.hooks.holding != kind:
-        s.hooks.holding = kind
-        m.note("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
-        m.tell()  # on the Node too: its owner looks there (OpenShift's event DrainBlocked)
+    machine.operation(operation, OperationState.PROCESSING, words)
+    machine.waiting("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+    if state.hooks.holding != kind:
+        state.hooks.holding = kind
+        machine.note("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+        machine.tell()  # on the Node too: its owner looks there (OpenShift's event DrainBlocked)
 
 
 # -- the intent -------------------------------------------------------------------------------------------------------
@@ -82,25 +82,25 @@ def refuse(m: MachineEntity, intent: HookIntent) -> str:
     return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None)
 
 
-def take(m: MachineEntity, intent: HookIntent) -> str:
-    s, spec = m.s, m.s.spec.lifecycle_hooks
-    kind = kind_of(spec, s.hooks, intent)
-    before = hooks_of(m, kind)
-    s.hooks = taken(s, intent, workflow.now())
-    after = hooks_of(m, kind)
+def take(machine: MachineEntity, intent: HookIntent) -> str:
+    state, spec = machine.s, machine.s.spec.lifecycle_hooks
+    kind = kind_of(spec, state.hooks, intent)
+    before = hooks_of(machine, kind)
+    state.hooks = taken(state, intent, workflow.now())
+    after = hooks_of(machine, kind)
     if after == before:
-        return f"unchanged: machine {s.name} already has the {kind} hook {intent.name} of {intent.owner}"
-    show(m)
+        return f"unchanged: machine {state.name} already has the {kind} hook {intent.name} of {intent.owner}"
+    show(machine)
     (hook,) = (h for h in (before if intent.remove else after) if h.name == intent.name)
     words = f"{kind} hook {hook.name} of {hook.owner}"
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     why = f": {intent.reason}" if intent.reason else ""
     if intent.remove:
-        m.note("HookRemoved", f"{words} was removed{by}{why}")
+        machine.note("HookRemoved", f"{words} was removed{by}{why}")
         left = f"is still held up by {names(after)}" if after else "is no longer held up"
         return f"{words} is removed; {HELD[kind]} {left}"
-    m.note("HookAdded", f"{words} was added{by}{why}")
-    return f"{words} is added; {_effect(m, kind)}"
+    machine.note("HookAdded", f"{words} was added{by}{why}")
+    return f"{words} is added; {_effect(machine, kind)}"
 
 
 def _effect(m: MachineEntity, kind: HookKind) -> str:

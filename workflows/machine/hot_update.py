@@ -78,9 +78,9 @@ def _due(m: MachineEntity) -> bool:
     return trouble is None or (trouble.next_try is not None and trouble.next_try <= workflow.now())
 
 
-def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
+def refusal(state: MachineState, wanted: ClassSnapshot) -> str | None:
     """Why an existing machine cannot take this class."""
-    now = s.machine_class
+    now = state.machine_class
     if now is None:
         return None
     if wanted.provider != now.provider:
@@ -90,7 +90,7 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
         )
     if wanted.name == now.name and is_older(wanted.generation, now.generation, workflow.now()):
         return f"machineClass.generation: {wanted.generation} is older than {now.generation}, which the machine has"
-    applied = s.status.last_applied_provider_spec
+    applied = state.status.last_applied_provider_spec
     if applied is None:
         return None
     return "; ".join(compare(now.provider, applied.provider_spec, wanted.provider_spec).refused) or None
@@ -107,27 +107,27 @@ def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
     return wanted.model_copy(update={"provider_spec": spec})
 
 
-def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
+def take(machine: MachineEntity, wanted: ClassSnapshot) -> str:
     """Takes a changed class, which starts afresh: a former failure says nothing of it. Returns words for what it will
     do to the machine."""
-    if m.s.machine_class is not None and m.s.machine_class.name != wanted.name:
-        m.status.applied_generation = 0  # it was the other class's
-    former, m.s.machine_class = m.s.machine_class, wanted
-    if former is not None and m.credentials != (former.credentials_secret_ref or former.secret_ref):
-        m.drop_condition("WrongAccount")  # it was said of the other Secret
-    m.deadlines.pop("update", None)
-    _no_trouble(m)
+    if machine.s.machine_class is not None and machine.s.machine_class.name != wanted.name:
+        machine.status.applied_generation = 0  # it was the other class's
+    former, machine.s.machine_class = machine.s.machine_class, wanted
+    if former is not None and machine.credentials != (former.credentials_secret_ref or former.secret_ref):
+        machine.drop_condition("WrongAccount")  # it was said of the other Secret
+    machine.deadlines.pop("update", None)
+    _no_trouble(machine)
     for condition in ("Outdated", "UpdateNotSupported"):
-        m.drop_condition(condition)
+        machine.drop_condition(condition)
     generation = f"class {wanted.name}, generation {wanted.generation}"
-    applied = m.status.last_applied_provider_spec
+    applied = machine.status.last_applied_provider_spec
     if applied is None:
-        m.note("Applied", generation)
+        machine.note("Applied", generation)
         return "configured"
-    found = compare(wanted.provider, _carried(m, applied), wanted.provider_spec)
+    found = compare(wanted.provider, _carried(machine, applied), wanted.provider_spec)
     words = [f"hot update of {fields_of(found.hot)}"] if found.hot else []
-    m.note("Applied", "; ".join([generation, *words]))
-    return "; ".join(["configured", *words, *_outdated(m, found)])
+    machine.note("Applied", "; ".join([generation, *words]))
+    return "; ".join(["configured", *words, *_outdated(machine, found)])
 
 
 def look_anew(m: MachineEntity) -> None:
@@ -156,80 +156,80 @@ def _carried(m: MachineEntity, applied: AppliedSpec) -> dict[str, Any]:
     return may_carry(now.provider, applied.provider_spec, m.s.attempted_specs, now.provider_spec)
 
 
-def _begin(m: MachineEntity) -> None:
+def _begin(machine: MachineEntity) -> None:
     """Makes one call. The next one takes a class that changes meanwhile: the newest wins."""
-    applied, wanted = m.status.last_applied_provider_spec, m.snapshot
+    applied, wanted = machine.status.last_applied_provider_spec, machine.snapshot
     assert applied is not None
-    m.deadlines.pop("update", None)
-    last = _carried(m, applied)
+    machine.deadlines.pop("update", None)
+    last = _carried(machine, applied)
     desired = applied_after(wanted.provider, applied.provider_spec, wanted.provider_spec)
     fields = fields_of(compare(wanted.provider, last, desired).hot)
-    m.attempted(desired)  # intent before effect: what half a call has done must be known later
-    _operation(m, OperationState.PROCESSING, f"hot update of {fields}")
-    handle = m.start(
+    machine.attempted(desired)  # intent before effect: what half a call has done must be known later
+    _operation(machine, OperationState.PROCESSING, f"hot update of {fields}")
+    handle = machine.start(
         MachineActivities.update_machine,
-        UpdateInput(target=m.target().model_copy(update={"provider_spec": desired}), last_applied=last),
-        queue=m.cloud,
+        UpdateInput(target=machine.target().model_copy(update={"provider_spec": desired}), last_applied=last),
+        queue=machine.cloud,
         summary=f"hot update to generation {wanted.generation} of {wanted.name}",
     )
-    m.updating = HotUpdate(handle, wanted, AppliedSpec(hash=spec_hash(desired), provider_spec=desired), fields)
+    machine.updating = HotUpdate(handle, wanted, AppliedSpec(hash=spec_hash(desired), provider_spec=desired), fields)
 
 
-def _end(m: MachineEntity, now: HotUpdate) -> None:
+def _end(machine: MachineEntity, now: HotUpdate) -> None:
     try:
         output = now.handle.result()
     except ActivityError as e:
-        if m.snapshot == now.machine_class:
-            _failed(m, failure_of(e), now.fields)
+        if machine.snapshot == now.machine_class:
+            _failed(machine, failure_of(e), now.fields)
         return
     if output.supported:
-        _done(m, output, now)
+        _done(machine, output, now)
         return
-    m.s.attempted_specs = [a for a in m.s.attempted_specs if a != now.applied.provider_spec]
-    m.drop_condition("UpdateFailed")
-    if m.snapshot == now.machine_class:
-        words = f"{m.snapshot.provider} cannot update a running VM: {now.fields} would need a new VM"
-        _trouble(m, "UpdateNotSupported", words, None)
-        m.condition("UpdateNotSupported", "UpdateNotSupported", words)
-        m.note_news("UpdateNotSupported", words)
+    machine.s.attempted_specs = [a for a in machine.s.attempted_specs if a != now.applied.provider_spec]
+    machine.drop_condition("UpdateFailed")
+    if machine.snapshot == now.machine_class:
+        words = f"{machine.snapshot.provider} cannot update a running VM: {now.fields} would need a new VM"
+        _trouble(machine, "UpdateNotSupported", words, None)
+        machine.condition("UpdateNotSupported", "UpdateNotSupported", words)
+        machine.note_news("UpdateNotSupported", words)
 
 
-def _done(m: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
-    m.status.last_applied_provider_spec = now.applied
-    m.s.attempted_specs = []
-    if not differs(m):  # of the class as it is now, which may have changed meanwhile
-        m.status.applied_generation = m.snapshot.generation
-    elif now.machine_class.name == m.snapshot.name:
-        m.status.applied_generation = now.machine_class.generation
-    _no_trouble(m)
+def _done(machine: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
+    machine.status.last_applied_provider_spec = now.applied
+    machine.s.attempted_specs = []
+    if not differs(machine):  # of the class as it is now, which may have changed meanwhile
+        machine.status.applied_generation = machine.snapshot.generation
+    elif now.machine_class.name == machine.snapshot.name:
+        machine.status.applied_generation = now.machine_class.generation
+    _no_trouble(machine)
     what = "; ".join(output.changed) or f"{now.fields}: nothing had to be changed"
     words = f"class {now.machine_class.name}, generation {now.machine_class.generation}: {what}"
-    _operation(m, OperationState.SUCCESSFUL, words)
-    m.note("Updated", words)
-    m.tell()
+    _operation(machine, OperationState.SUCCESSFUL, words)
+    machine.note("Updated", words)
+    machine.tell()
 
 
-def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
-    if m.status.phase == Phase.FAILED and failure.kind == ErrorClass.NOT_FOUND:
-        m.s.attempted_specs = []
-        m.drop_condition("UpdateFailed")
-        _trouble(m, NO_VM, f"there is no VM to update: {describe_failure(failure)}", None)
+def _failed(machine: MachineEntity, failure: Failure, fields: str) -> None:
+    if machine.status.phase == Phase.FAILED and failure.kind == ErrorClass.NOT_FOUND:
+        machine.s.attempted_specs = []
+        machine.drop_condition("UpdateFailed")
+        _trouble(machine, NO_VM, f"there is no VM to update: {describe_failure(failure)}", None)
         return
-    former = m.status.update_trouble
-    m.s.update_failures = m.s.update_failures + 1 if former else 1
-    tries = replace(m.tries(), failures=m.s.update_failures)  # this growth is older than the patch
-    next_try = workflow.now() + wait_after_update(failure.info, m.s.timings, tries)
+    former = machine.status.update_trouble
+    machine.s.update_failures = machine.s.update_failures + 1 if former else 1
+    tries = replace(machine.tries(), failures=machine.s.update_failures)  # this growth is older than the patch
+    next_try = workflow.now() + wait_after_update(failure.info, machine.s.timings, tries)
     resources = [ResourceUpdate.model_validate(r) for r in (failure.details[0] if failure.details else ())]
-    words = f"hot update of {fields}: {m.words_of_cloud(failure)}"
+    words = f"hot update of {fields}: {machine.words_of_cloud(failure)}"
     if resources:
         words += f" ({sum(r.error is None for r in resources)} of {len(resources)} resources updated)"
     reason = reason_of(failure)
-    _trouble(m, reason, words, next_try, resources)
-    _operation(m, OperationState.FAILED, words, failure.info.code)
-    m.condition("UpdateFailed", reason, words)
-    m.note_news("UpdateFailed", words)
+    _trouble(machine, reason, words, next_try, resources)
+    _operation(machine, OperationState.FAILED, words, failure.info.code)
+    machine.condition("UpdateFailed", reason, words)
+    machine.note_news("UpdateFailed", words)
     if former is None or (former.reason, former.message) != (reason, words):
-        m.tell()
+        machine.tell()
 
 
 def _no_trouble(m: MachineEntity) -> None:

@@ -35,31 +35,35 @@ class Seen:
     vm: VmLook | Failure
 
 
-def begin(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Looking:
-    s = m.s
+def begin(machine: MachineEntity, diagnose: bool = False, joining: bool = False) -> Looking:
+    state = machine.s
     why: dict[str, Any] = {}
-    if joining and s.attempt is not None:
-        why = {"attempt": s.attempt.number, "node_name": m.status.node_name, "deadline": m.deadlines["creation"]}
-    name = m.status.node_name
-    node = m.start(
+    if joining and state.attempt is not None:
+        why = {
+            "attempt": state.attempt.number,
+            "node_name": machine.status.node_name,
+            "deadline": machine.deadlines["creation"],
+        }
+    name = machine.status.node_name
+    node = machine.start(
         NodeActivities.look_at_node,
         LookInput(
-            machine=m.ref,
-            node_name=s.node.name if s.node else name,
-            provider_id=m.status.provider_id or "",
-            node_uid=s.joined_uid or "",
+            machine=machine.ref,
+            node_name=state.node.name if state.node else name,
+            provider_id=machine.status.provider_id or "",
+            node_uid=state.joined_uid or "",
         ),
-        queue=cluster_queue(s.cluster, s.queue_prefix),
+        queue=cluster_queue(state.cluster, state.queue_prefix),
         summary=f"fresh look at node {name or 'of this VM'} and its Lease",
     )
-    vm = m.start(
+    vm = machine.start(
         MachineActivities.look_at_vm,
-        VmLookInput(target=m.target(), diagnose=diagnose, **why),
-        queue=m.cloud,
-        summary=f"fresh look at {m.status.provider_id}",
+        VmLookInput(target=machine.target(), diagnose=diagnose, **why),
+        queue=machine.cloud,
+        summary=f"fresh look at {machine.status.provider_id}",
         urgency=Urgency.POLL,
     )
-    return Looking(node, vm, s.node)
+    return Looking(node, vm, state.node)
 
 
 async def look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
@@ -100,11 +104,11 @@ def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
         return failure_of(e)
 
 
-def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+def take_node(machine: MachineEntity, facts: NodeFacts) -> None:
     """Takes a look's Node as news of the same moment as the newest that the watch told, so that whatever the watch
     tells next is newer. A look that finds something else restarts the order: what was told before may have been a lie,
     and the liar may have given it a number that the watch never reaches."""
-    former = m.s.node
+    former = machine.s.node
     if not facts.exists and former is None:
         return
     if former is not None:
@@ -117,4 +121,4 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
         if facts.says == former.says:
             known |= {"epoch": former.epoch, "seq": former.seq}
         facts = facts.model_copy(update=known)
-    membership.take_node(m, facts)
+    membership.take_node(machine, facts)

@@ -26,23 +26,23 @@ with workflow.unsafe.imports_passed_through():
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def tell(m: MachineEntity, *, again: bool = False) -> None:
+def tell(machine: MachineEntity, *, again: bool = False) -> None:
     """Reports to the pool when there is something new to say, or, with `again`, because the pool does not know the
     machine. Nobody waits for it here."""
-    s = m.s
-    if s.owner is None or s.created is None or m.told_all:
+    state = machine.s
+    if state.owner is None or state.created is None or machine.told_all:
         return
-    s.template_applied = template_applied(s)
-    report = report_of(s)
+    state.template_applied = template_applied(state)
+    report = report_of(state)
     if report.contradicted and not workflow.patched(CONTRADICTIONS):
         report = report.model_copy(update={"contradicted": False})
     digest = digest_of(report)
     if again:
-        report = with_revision(report, s)
-    elif digest == s.told_pool:
+        report = with_revision(report, state)
+    elif digest == state.told_pool:
         return
-    s.told_pool, s.failures_told = digest, s.create_failures
-    _send(m, report)
+    state.told_pool, state.failures_told = digest, state.create_failures
+    _send(machine, report)
 
 
 async def tell_the_end(m: MachineEntity) -> None:
@@ -78,22 +78,22 @@ async def _signal(m: MachineEntity, report: MemberReport) -> None:
 # -- what stands on the Node ------------------------------------------------------------------------------------------
 
 
-def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+def take_node(machine: MachineEntity, facts: NodeFacts) -> None:
     """Takes what the watch or a look saw of the Node, with the mark that somebody may have set on it."""
-    s = m.s
-    preserve.take_node(m, facts)
-    before, s.node = s.node, facts
-    _twins(m, before, facts)
-    _writable(m, facts)
-    if s.owner is None or not facts.exists:
+    state = machine.s
+    preserve.take_node(machine, facts)
+    before, state.node = state.node, facts
+    _twins(machine, before, facts)
+    _writable(machine, facts)
+    if state.owner is None or not facts.exists:
         return
-    former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
-    if s.mark is not None and s.mark != former and read_time(s.mark.text) is None:
+    former, state.mark = state.mark, mark_of(facts.annotations, state.mark, workflow.now())
+    if state.mark is not None and state.mark != former and read_time(state.mark.text) is None:
         words = (
-            f"{s.mark.text!r} is not an RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked from "
+            f"{state.mark.text!r} is not an RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked from "
             "now on"
         )
-        m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
+        machine.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
 
 
 def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:

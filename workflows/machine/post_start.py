@@ -20,29 +20,29 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.state import OperationState, OperationType
 
 
-async def post_start(m: MachineEntity) -> None:
+async def post_start(machine: MachineEntity) -> None:
     """Ends when it is done, with the machine Failed, or with a deletion wanted. Create is never repeated."""
-    while not m.leaving and _may_update(m):
-        if m.due("confirm"):
-            await confirm.creation(m)
+    while not machine.leaving and _may_update(machine):
+        if machine.due("confirm"):
+            await confirm.creation(machine)
             continue
-        report(m)
-        m.waiting("PostStartUpdate", f"{m.status.provider_id} is being configured after its start")
-        handle = m.start(
+        report(machine)
+        machine.waiting("PostStartUpdate", f"{machine.status.provider_id} is being configured after its start")
+        handle = machine.start(
             MachineActivities.update_machine,
-            UpdateInput(target=m.target(), tagged=m.s.tagged),
-            queue=m.cloud,
+            UpdateInput(target=machine.target(), tagged=machine.s.tagged),
+            queue=machine.cloud,
             summary="post-start update",
         )
         try:
-            output = await m.answer(handle, repeats=True)
+            output = await machine.answer(handle, repeats=True)
         except ActivityError as e:
-            if not m.leaving:
-                await _failed(m, e)
+            if not machine.leaving:
+                await _failed(machine, e)
         else:
-            m.s.post_start_done = True
-            if not m.leaving:
-                _done(m, output)
+            machine.s.post_start_done = True
+            if not machine.leaving:
+                _done(machine, output)
 
 
 def _may_update(m: MachineEntity) -> bool:
@@ -64,21 +64,21 @@ def _done(m: MachineEntity, output: UpdateOutput) -> None:
         m.note("PostStartUpdated", words)
 
 
-async def _failed(m: MachineEntity, e: ActivityError) -> None:
+async def _failed(machine: MachineEntity, e: ActivityError) -> None:
     failure = failure_of(e)
-    info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
-    assert m.s.made is not None
+    info = failure.info.model_copy(update={"message": machine.words_of_cloud(failure)})
+    assert machine.s.made is not None
     reason = reason_of(failure)
-    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings, reason, m.tried(reason))
-    if retry is None and has_node(m.s) and workflow.patched(claim.CLAIMS):
-        retry = await _weigh(m, info)
-        if m.leaving:
+    retry = after_failed_update(info, machine.s.made, workflow.now(), machine.s.timings, reason, machine.tried(reason))
+    if retry is None and has_node(machine.s) and workflow.patched(claim.CLAIMS):
+        retry = await _weigh(machine, info)
+        if machine.leaving:
             return
     if retry is None:
-        words = f"{m.status.provider_id} was gone before its node joined: {info.message}; it is not created again"
-        m.fail(OperationType.UPDATE, "VMGone", words)
+        words = f"{machine.status.provider_id} was gone before its node joined: {info.message}; it is not created again"
+        machine.fail(OperationType.UPDATE, "VMGone", words)
     else:
-        await m.retry(retry)
+        await machine.retry(retry)
 
 
 async def _weigh(m: MachineEntity, info: ErrorInfo) -> Retry | None:

@@ -62,27 +62,27 @@ def uncordons(m: MachineEntity) -> bool:
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def step(m: MachineEntity) -> bool:
+def step(machine: MachineEntity) -> bool:
     """Decides, and carries it out. Returns whether something has changed: then the caller asks again."""
-    _tend_node(m)
-    decision = _decide(m)
+    _tend_node(machine)
+    decision = _decide(machine)
     match decision:
         case Preserve():
-            _preserve(m, decision)
+            _preserve(machine, decision)
         case End():
-            _end(m, decision)
+            _end(machine, decision)
         case Recover():
-            _recover(m, decision)
+            _recover(machine, decision)
         case Protect():
-            p = m.status.preserve
+            p = machine.status.preserve
             p.node_due = True
-            _tend_node(m)
+            _tend_node(machine)
         case Warn():
-            m.status.preserve.warned = True
-            m.note("PreservationEnds", decision.message)
-            m.tell()
+            machine.status.preserve.warned = True
+            machine.note("PreservationEnds", decision.message)
+            machine.tell()
         case _:
-            _stay(m, decision)
+            _stay(machine, decision)
             return False
     return True
 
@@ -106,13 +106,13 @@ def _decide(m: MachineEntity) -> Decision:
     return decide(observed)
 
 
-def _observed(m: MachineEntity) -> ObservedMachine:
-    s, p = m.s, m.status.preserve
+def _observed(machine: MachineEntity) -> ObservedMachine:
+    state, p = machine.s, machine.status.preserve
     return ObservedMachine(
-        named=f"{s.name} --cluster {s.cluster}",
-        phase=m.status.phase,
+        named=f"{state.name} --cluster {state.cluster}",
+        phase=machine.status.phase,
         now=workflow.now(),
-        timeout=s.spec.machine_preserve_timeout,
+        timeout=state.spec.machine_preserve_timeout,
         node_value=p.node_value,
         own=p.own,
         last=p.last,
@@ -121,27 +121,27 @@ def _observed(m: MachineEntity) -> ObservedMachine:
         expiry=p.expiry_time,
         warned=p.warned,
         granted=p.granted,
-        in_pool=s.owner is not None,
-        healthy=_well_again(m),
-        drained=is_drained(s),
-        node_present=s.node is not None and s.node.exists,
-        protected=p.protected or p.node_due or m.on_node is not None,
-        vm_present=has_vm(s),
+        in_pool=state.owner is not None,
+        healthy=_well_again(machine),
+        drained=is_drained(state),
+        node_present=state.node is not None and state.node.exists,
+        protected=p.protected or p.node_due or machine.on_node is not None,
+        vm_present=has_vm(state),
     )
 
 
-def _well_again(m: MachineEntity) -> bool:
+def _well_again(machine: MachineEntity) -> bool:
     """Whether a machine that Failed while it was preserved is well again, for as long as an Unknown one must be."""
-    s = m.s
-    if m.status.phase is not Phase.FAILED or not s.was_running or m.status.preserve.expiry_time is None:
+    state = machine.s
+    if machine.status.phase is not Phase.FAILED or not state.was_running or machine.status.preserve.expiry_time is None:
         return False
-    health = judge(s.node, s.spec.node_conditions, s.vm)
-    verdict = plan_health(Phase.UNKNOWN, health, s.healthy_since, workflow.now(), s.timings.settle)
-    s.healthy_since = verdict.healthy_since
+    health = judge(state.node, state.spec.node_conditions, state.vm)
+    verdict = plan_health(Phase.UNKNOWN, health, state.healthy_since, workflow.now(), state.timings.settle)
+    state.healthy_since = verdict.healthy_since
     if verdict.settles_at:
-        m.deadlines["settle"] = verdict.settles_at
+        machine.deadlines["settle"] = verdict.settles_at
     else:
-        m.deadlines.pop("settle", None)
+        machine.deadlines.pop("settle", None)
     return verdict.phase is Phase.RUNNING
 
 
@@ -159,10 +159,10 @@ def _preserve(m: MachineEntity, decision: Preserve) -> None:
     m.tell()
 
 
-def _end(m: MachineEntity, decision: End) -> None:
-    p = m.status.preserve
+def _end(machine: MachineEntity, decision: End) -> None:
+    p = machine.status.preserve
     was = p.expiry_time is not None
-    m.status.preserve = Preservation(
+    machine.status.preserve = Preservation(
         own=p.own if decision.keep_own else None,
         last_seen_node_value=p.last_seen_node_value,
         node_uid=p.node_uid,
@@ -172,116 +172,117 @@ def _end(m: MachineEntity, decision: End) -> None:
         granted=PreservedBy.NOBODY if was else p.granted,  # a given slot is not for a machine that somebody asked for
     )
     for name in PRESERVATION_TIMES:
-        m.deadlines.pop(name, None)
-    if decision.terminate and m.s.deletion is None:
-        m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
+        machine.deadlines.pop(name, None)
+    if decision.terminate and machine.s.deletion is None:
+        machine.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
     if was:
-        m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
-    m.note(decision.reason, decision.message)
-    m.tell()
-    _tend_node(m)
+        machine.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
+    machine.note(decision.reason, decision.message)
+    machine.tell()
+    _tend_node(machine)
 
 
-def _recover(m: MachineEntity, decision: Recover) -> None:
+def _recover(machine: MachineEntity, decision: Recover) -> None:
     """Failed:Preserved → Running:Preserved. The machine can fall ill again, and be drained again."""
-    s, p = m.s, m.status.preserve
-    s.drained, s.look_again, s.drain_began, s.suspicion, s.trouble = False, False, None, None, None
-    s.asks_permit = s.permitted = False
-    s.illness = None
+    state, p = machine.s, machine.status.preserve
+    state.drained, state.look_again, state.drain_began, state.suspicion, state.trouble = False, False, None, None, None
+    state.asks_permit = state.permitted = False
+    state.illness = None
     if p.release is not None and p.release.slot:
         p.release = None  # slots are for Failed machines
-    m.drop_condition("Failed")
-    m.status.waiting_for = None
+    machine.drop_condition("Failed")
+    machine.status.waiting_for = None
     p.node_due = p.uncordon = True
-    s.repair = None
-    m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, decision.message)
-    m.enter(Phase.RUNNING, "Recovered", decision.message)
-    m.tell()
+    state.repair = None
+    machine.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, decision.message)
+    machine.enter(Phase.RUNNING, "Recovered", decision.message)
+    machine.tell()
 
 
-def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
+def _stay(machine: MachineEntity, decision: Stay | AskPool) -> None:
     """Sets when time alone changes the decision, and what a Failed machine waits for."""
-    p = m.status.preserve
+    p = machine.status.preserve
     for name in ("preserve", "preserve-warning"):
-        m.deadlines.pop(name, None)
+        machine.deadlines.pop(name, None)
     if p.expiry_time is not None:
-        m.deadlines["preserve"] = p.expiry_time
+        machine.deadlines["preserve"] = p.expiry_time
         if not p.warned:
-            m.deadlines["preserve-warning"] = p.expiry_time - WARN_BEFORE
+            machine.deadlines["preserve-warning"] = p.expiry_time - WARN_BEFORE
     if isinstance(decision, Stay) and decision.reason == "PreserveWaits":
-        m.condition("PreserveWaits", decision.reason, decision.message)
+        machine.condition("PreserveWaits", decision.reason, decision.message)
     else:
-        m.drop_condition("PreserveWaits")
-    if m.status.phase is not Phase.FAILED or not is_drained(m.s) or "retry" in m.deadlines:
+        machine.drop_condition("PreserveWaits")
+    if machine.status.phase is not Phase.FAILED or not is_drained(machine.s) or "retry" in machine.deadlines:
         return  # what a pause waits for is already said
     if isinstance(decision, AskPool) and decision.message:
-        m.waiting("PreserveUndecided", decision.message)
+        machine.waiting("PreserveUndecided", decision.message)
     elif isinstance(decision, Stay) and decision.reason:
-        m.waiting(decision.reason, decision.message, decision.until)
+        machine.waiting(decision.reason, decision.message, decision.until)
     else:
-        (failed,) = (c for c in m.status.conditions if c.type == "Failed")
-        m.waiting(failed.reason, failed.message)
+        (failed,) = (c for c in machine.status.conditions if c.type == "Failed")
+        machine.waiting(failed.reason, failed.message)
 
 
 # -- the Node ---------------------------------------------------------------------------------------------------------
 
 
-def _tend_node(m: MachineEntity) -> None:
+def _tend_node(machine: MachineEntity) -> None:
     """Takes the answer of the call that is over, and begins the one that is due, without waiting for either."""
-    p = m.status.preserve
-    if m.due("protect"):
-        del m.deadlines["protect"]
-    if m.on_node is not None and m.on_node.handle.done():
-        call, m.on_node = m.on_node, None
-        _take_answer(m, call)
-    if m.on_node is not None or not p.node_due or "protect" in m.deadlines:
+    p = machine.status.preserve
+    if machine.due("protect"):
+        del machine.deadlines["protect"]
+    if machine.on_node is not None and machine.on_node.handle.done():
+        call, machine.on_node = machine.on_node, None
+        _take_answer(machine, call)
+    if machine.on_node is not None or not p.node_due or "protect" in machine.deadlines:
         return
-    if m.s.node is None or not m.s.node.exists:
+    if machine.s.node is None or not machine.s.node.exists:
         return  # one that registers again has nothing of ours, and is looked at then
     on = p.expiry_time is not None
-    handle = m.start(
+    handle = machine.start(
         PreserveActivities.preserve_node,
         PreserveInput(
-            machine=m.ref,
-            node_name=m.s.node.name,
-            provider_id=m.status.provider_id,
-            node_uid=m.s.node.uid,
+            machine=machine.ref,
+            node_name=machine.s.node.name,
+            provider_id=machine.status.provider_id,
+            node_uid=machine.s.node.uid,
             on=on,
             clear="" if on else p.cleared,
             uncordon=p.uncordon,
         ),
-        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
-        summary=f"{'protect' if on else 'release'} node {m.s.node.name}",
+        queue=cluster_queue(machine.s.cluster, machine.s.queue_prefix),
+        summary=f"{'protect' if on else 'release'} node {machine.s.node.name}",
     )
     p.node_due = False
-    m.on_node = NodeCall(handle, on, p.uncordon)
+    machine.on_node = NodeCall(handle, on, p.uncordon)
 
 
-def _take_answer(m: MachineEntity, call: NodeCall) -> None:
-    p = m.status.preserve
+def _take_answer(machine: MachineEntity, call: NodeCall) -> None:
+    p = machine.status.preserve
     try:
         call.handle.result()
     except ActivityError as e:
         failure = failure_of(e)
         p.node_due = True
-        m.deadlines["protect"] = workflow.now() + m.wait_once(failure)
-        words = f"node {m.status.node_name} is not {'protected from cluster-autoscaler' if call.on else 'released'} yet"
-        m.note_news("PreserveNode", f"{words}: {reason_of(failure)}: {failure.info.message}")
+        machine.deadlines["protect"] = workflow.now() + machine.wait_once(failure)
+        wanted = "protected from cluster-autoscaler" if call.on else "released"
+        words = f"node {machine.status.node_name} is not {wanted} yet"
+        machine.note_news("PreserveNode", f"{words}: {reason_of(failure)}: {failure.info.message}")
         return
     p.protected = call.on
     if call.uncordon:
         p.uncordon = False
 
 
-def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+def take_node(machine: MachineEntity, facts: NodeFacts) -> None:
     """Takes what the Node says of preservation. While the Node is missing, its last word counts."""
-    p = m.status.preserve
+    p = machine.status.preserve
     if not facts.exists:
         return
     value = facts.annotations.get(PRESERVE_ANNOTATION, "")
     another = bool(p.node_uid) and facts.uid != p.node_uid
     if another and not value:
-        _carry_over(m, facts)
+        _carry_over(machine, facts)
     p.node_uid = facts.uid
     if value != p.cleared:
         p.cleared = ""
@@ -290,18 +291,18 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
             f"annotation {PRESERVE_ANNOTATION}={value!r} of node {facts.name} is not valid; use now, when-failed or "
             "false"
         )
-        m.note("PreserveUnreadable", words)
-        m.tell()
+        machine.note("PreserveUnreadable", words)
+        machine.tell()
     p.last_seen_node_value = value
     if another or facts.annotations.get(SCALE_DOWN_DISABLED, "true") != "true":
         p.protected = False  # a new Node has nothing of ours; and a person's `false` is set back (seed 003, note 6)
-        p.node_due = p.node_due or m.on_node is not None  # the call under way may have been for the former one
+        p.node_due = p.node_due or machine.on_node is not None  # the call under way may have been for the former one
 
 
-def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
+def _carry_over(machine: MachineEntity, facts: NodeFacts) -> None:
     """Carries a request over to a Node that registers again (field case P07): it has lost its annotation, and nobody
     has taken the request back."""
-    p = m.status.preserve
+    p = machine.status.preserve
     value = on_node(p.node_value, p.last)
     if value and (p.own is None or p.own.value != value):  # the Node's was stronger
         words = (
@@ -310,5 +311,5 @@ def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
         p.own = PreserveRequest(
             value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its old Node"
         )
-        m.note("PreserveCarried", words)
-        m.tell()
+        machine.note("PreserveCarried", words)
+        machine.tell()

@@ -87,25 +87,25 @@ class Preservable(MachineEntity):
     # -- preserve -----------------------------------------------------------------------------------------------------
 
     def _want(self, intent: PreserveIntent) -> str:
-        s, p = self.s, self._change(intent)
+        state, p = self.s, self._change(intent)
         if intent.value == PreserveValue.FALSE:
             then = "; it is Failed, so its VM is deleted" if preserved_failed(self.s) else ""
-            return f"machine {s.name} is not preserved and will not be, not even by its pool{then}"
+            return f"machine {state.name} is not preserved and will not be, not even by its pool{then}"
         if p.expiry_time is not None:
-            return f"machine {s.name} is preserved already, until {moment(p.expiry_time)}"
+            return f"machine {state.name} is preserved already, until {moment(p.expiry_time)}"
         if intent.value == PreserveValue.WHEN_FAILED:
-            return f"machine {s.name} will be preserved when it fails"
+            return f"machine {state.name} will be preserved when it fails"
         if self.status.phase is Phase.RUNNING:
-            until = intent.until or later(workflow.now(), intent.lasts or s.spec.machine_preserve_timeout)
-            return f"machine {s.name} is preserved until {moment(until)}"
+            until = intent.until or later(workflow.now(), intent.lasts or state.spec.machine_preserve_timeout)
+            return f"machine {state.name} is preserved until {moment(until)}"
         if self.status.phase is Phase.FAILED:
             then = (
                 ", unless its pool decides otherwise"
-                if s.owner
+                if state.owner
                 else "; when the preservation expires, its VM is deleted"
             )
-            return f"machine {s.name} will be preserved when it is drained{then}"
-        return f"machine {s.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
+            return f"machine {state.name} will be preserved when it is drained{then}"
+        return f"machine {state.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
 
     # -- release ------------------------------------------------------------------------------------------------------
 

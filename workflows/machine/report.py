@@ -44,25 +44,25 @@ def fields_of(paths: Iterable[str]) -> str:
     return f"providerSpec.{names[0]}" if len(names) == 1 else f"providerSpec.{{{', '.join(names)}}}" if names else ""
 
 
-def report(m: MachineEntity) -> None:
+def report(machine: MachineEntity) -> None:
     """Tells the class how far this machine is with it, when that has changed. Nobody waits for it.
 
     The create activity has told it the first time: an undisturbed life has nothing to add.
     """
-    s = m.s
+    s = machine.s
     if s.machine_class is None or s.attempt is None:
         return
     if s.deletion is not None and s.reported:
         return  # it is forgotten soon; a class that asks meanwhile has its answer
     wanted = s.machine_class
-    state, reason, message = _progress(m)
-    now = said(wanted.generation, m.status.applied_generation, state, reason)
-    announcement = _announcement(m, wanted)
+    state, reason, message = _progress(machine)
+    now = said(wanted.generation, machine.status.applied_generation, state, reason)
+    announcement = _announcement(machine, wanted)
     if now == s.reported and s.classes == [wanted.name] and announcement is None:
         return
     left = [ClassId(cluster=s.cluster, name=name) for name in s.classes if name != wanted.name]
     s.classes, s.reported = [wanted.name], now
-    handle = m.start(
+    handle = machine.start(
         ClassActivities.report_to_class,
         ReportInput(
             machine_class=ClassId(cluster=s.cluster, name=wanted.name),
@@ -71,11 +71,11 @@ def report(m: MachineEntity) -> None:
             report=ClassReport(
                 user=s.name,
                 generation=wanted.generation,
-                applied=m.status.applied_generation,
+                applied=machine.status.applied_generation,
                 state=state,
                 reason=reason,
                 message=message,
-                next_try=m.status.update_trouble.next_try if m.status.update_trouble else None,
+                next_try=machine.status.update_trouble.next_try if machine.status.update_trouble else None,
                 time=workflow.now(),
             ),
         ),
@@ -115,9 +115,13 @@ def class_news(m: MachineEntity) -> Callable[[], bool]:
     return lambda: heard(m) != former
 
 
-def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
-    applied, wanted, trouble = m.status.last_applied_provider_spec, m.snapshot, m.status.update_trouble
-    if m.s.deletion is not None:
+def _progress(machine: MachineEntity) -> tuple[UpdateState, str, str]:
+    applied, wanted, trouble = (
+        machine.status.last_applied_provider_spec,
+        machine.snapshot,
+        machine.status.update_trouble,
+    )
+    if machine.s.deletion is not None:
         return UpdateState.PENDING, "Terminating", "it is being deleted, and is no longer updated"
     if applied is None:
         return UpdateState.PENDING, "", ""
@@ -132,6 +136,6 @@ def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
         return state, trouble.reason, trouble.message
     if trouble is not None:
         return UpdateState.FAILED, trouble.reason, trouble.message
-    if differs(m):
+    if differs(machine):
         return UpdateState.UPDATING, "", ""
     return (UpdateState.OUTDATED, "Outdated", fields_of(found.rolls)) if found.rolls else (UpdateState.UPDATED, "", "")

@@ -15,66 +15,70 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.state import OperationState, OperationType, Phase
 
 
-async def run(m: MachineEntity) -> None:
+async def run(machine: MachineEntity) -> None:
     """Shows a node that is not healthy as Unknown, and as Running again when it has been healthy for a while. A machine
     that is Unknown for too long, and found so by fresh looks, is Failed."""
-    s = m.s
-    while not m.leaving:
-        m.deadlines.pop("settle", None)
-        if preserve.step(m):
+    state = machine.s
+    while not machine.leaving:
+        machine.deadlines.pop("settle", None)
+        if preserve.step(machine):
             continue
-        if await join_again(m):
+        if await join_again(machine):
             continue
-        hot_update.keep_up(m)
-        claim.keep_up(m)
-        health = judge(s.node, s.spec.node_conditions, s.vm)
-        _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
-        _set_clock(m, health)
-        if preserve.step(m):  # again, by the phase as it is now
+        hot_update.keep_up(machine)
+        claim.keep_up(machine)
+        health = judge(state.node, state.spec.node_conditions, state.vm)
+        _show(
+            machine,
+            health,
+            plan_health(machine.status.phase, health, state.healthy_since, workflow.now(), state.timings.settle),
+        )
+        _set_clock(machine, health)
+        if preserve.step(machine):  # again, by the phase as it is now
             continue
-        if m.due("confirm"):
-            await confirm.health(m)
-        elif s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
-            await apply_template(m, s.node)
+        if machine.due("confirm"):
+            await confirm.health(machine)
+        elif state.node and state.node.exists and state.spec.node_template != machine.status.last_applied_node_template:
+            await apply_template(machine, state.node)
         else:
-            await _next(m)
+            await _next(machine)
 
 
-def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
-    m.s.healthy_since = verdict.healthy_since
-    if verdict.phase != m.status.phase:
-        _change(m, verdict.phase, health)
+def _show(machine: MachineEntity, health: Health, verdict: Verdict) -> None:
+    machine.s.healthy_since = verdict.healthy_since
+    if verdict.phase != machine.status.phase:
+        _change(machine, verdict.phase, health)
     elif verdict.phase == Phase.UNKNOWN and not health.healthy:
-        _another_reason(m, health)
+        _another_reason(machine, health)
     if verdict.settles_at:
-        m.deadlines["settle"] = verdict.settles_at
-        settle = format_duration(m.s.timings.settle)
-        m.waiting(
+        machine.deadlines["settle"] = verdict.settles_at
+        settle = format_duration(machine.s.timings.settle)
+        machine.waiting(
             "Settling", f"{health.message}; when it has been healthy for {settle}, it is Running", verdict.settles_at
         )
     elif verdict.phase == Phase.RUNNING:
-        trouble = m.status.update_trouble
-        m.status.waiting_for = None
-        if m.updating:
-            m.waiting("HotUpdate", f"the VM is being updated: {m.updating.fields}")
+        trouble = machine.status.update_trouble
+        machine.status.waiting_for = None
+        if machine.updating:
+            machine.waiting("HotUpdate", f"the VM is being updated: {machine.updating.fields}")
         elif trouble and trouble.next_try:
-            m.waiting("UpdateFailed", trouble.message, trouble.next_try, trouble.since)
+            machine.waiting("UpdateFailed", trouble.message, trouble.next_try, trouble.since)
 
 
-def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
-    s = m.s
+def _change(machine: MachineEntity, phase: Phase, health: Health) -> None:
+    state = machine.s
     if phase == Phase.UNKNOWN:
-        s.illness, s.ill_for = fall_ill(s.illness, workflow.now(), s.spec.health_timeout), health.reason
-        m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
-        m.enter(phase, health.reason, health.message)
-        _flapping(m)
+        state.illness, state.ill_for = fall_ill(state.illness, workflow.now(), state.spec.health_timeout), health.reason
+        machine.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
+        machine.enter(phase, health.reason, health.message)
+        _flapping(machine)
     else:
-        if s.illness is not None:
-            s.illness = s.illness.model_copy(update={"ended": s.healthy_since})
-        membership.withdraw(m)  # before it tells its pool that it is Running
-        m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
-        m.enter(phase, "Recovered", f"{health.message} again")
-    m.tell()
+        if state.illness is not None:
+            state.illness = state.illness.model_copy(update={"ended": state.healthy_since})
+        membership.withdraw(machine)  # before it tells its pool that it is Running
+        machine.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
+        machine.enter(phase, "Recovered", f"{health.message} again")
+    machine.tell()
 
 
 def _another_reason(m: MachineEntity, health: Health) -> None:
@@ -89,74 +93,75 @@ def _another_reason(m: MachineEntity, health: Health) -> None:
     m.tell()
 
 
-def _flapping(m: MachineEntity) -> None:
-    illness = m.s.illness
+def _flapping(machine: MachineEntity) -> None:
+    illness = machine.s.illness
     if illness is None or illness.spells == 1:
-        m.drop_condition("Flapping")
+        machine.drop_condition("Flapping")
         return
     spent = format_duration(whole_seconds(illness.spent))
     words = (
         f"unhealthy {illness.spells} times; the earlier times have used up {spent} of the healthTimeout of "
-        f"{m.health_timeout}; the count restarts when it has been healthy for {m.health_timeout} without a break"
+        f"{machine.health_timeout}; the count restarts when it has been healthy for {machine.health_timeout} without "
+        "a break"
     )
-    m.condition("Flapping", "Flapping", words)
+    machine.condition("Flapping", "Flapping", words)
     if illness.spells == 2:  # only once: a line for each spell would push the story out of the journal
-        m.note("Flapping", words)
+        machine.note("Flapping", words)
 
 
-def _set_clock(m: MachineEntity, health: Health) -> None:
+def _set_clock(machine: MachineEntity, health: Health) -> None:
     """Sets the health clock until the machine has settled: absolute, by how long it was unhealthy so far, whatever was
     looked at in between."""
-    s = m.s
-    settled = m.status.phase is Phase.RUNNING or (health.healthy and not workflow.patched(confirm.UNSETTLED))
-    if settled or s.illness is None or s.spec.disable_health_timeout:
-        s.suspicion = None
-        membership.withdraw(m)
-        m.deadlines.pop("health", None)
-        m.deadlines.pop("confirm", None)
+    state = machine.s
+    settled = machine.status.phase is Phase.RUNNING or (health.healthy and not workflow.patched(confirm.UNSETTLED))
+    if settled or state.illness is None or state.spec.disable_health_timeout:
+        state.suspicion = None
+        membership.withdraw(machine)
+        machine.deadlines.pop("health", None)
+        machine.deadlines.pop("confirm", None)
         if not health.healthy:
-            m.waiting("HealthTimeoutDisabled", f"{health.message}; spec.disableHealthTimeout keeps it Unknown")
+            machine.waiting("HealthTimeoutDisabled", f"{health.message}; spec.disableHealthTimeout keeps it Unknown")
         return
-    deadline = fails_at(s.illness, s.spec.health_timeout)
-    if m.deadlines.get("health") != deadline or "confirm" not in m.deadlines:
-        m.deadlines["health"] = deadline
-        confirm.arm(m, deadline)
+    deadline = fails_at(state.illness, state.spec.health_timeout)
+    if machine.deadlines.get("health") != deadline or "confirm" not in machine.deadlines:
+        machine.deadlines["health"] = deadline
+        confirm.arm(machine, deadline)
         if deadline > workflow.now():
-            membership.withdraw(m)  # it was given more time
+            membership.withdraw(machine)  # it was given more time
     if health.healthy:
         return  # it has been said that it must settle
-    if s.asks_permit and not s.permitted and not confirm.undecided(m):
-        membership.wait_for_permit(m, health.message)
-    elif s.suspicion is None and not confirm.undecided(m):
+    if state.asks_permit and not state.permitted and not confirm.undecided(machine):
+        membership.wait_for_permit(machine, health.message)
+    elif state.suspicion is None and not confirm.undecided(machine):
         end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S} if two fresh looks confirm it"
-        m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
+        machine.waiting(health.reason, f"{health.message}; {end}", machine.deadlines["confirm"])
 
 
-async def fail(m: MachineEntity) -> None:
+async def fail(machine: MachineEntity) -> None:
     """Drains a machine that fails; it stays Failed and says so. Its pool deletes it, or a person where it has none."""
-    if m.s.deletion is not None or m.status.phase != Phase.FAILED:
+    if machine.s.deletion is not None or machine.status.phase != Phase.FAILED:
         return
-    why = m.status.last_operation
-    preserve.failed(m)
-    await terminate.drain(m)
-    if not m.leaving:
+    why = machine.status.last_operation
+    preserve.failed(machine)
+    await terminate.drain(machine)
+    if not machine.leaving:
         return
-    if m.s.deletion is None:
-        m.status.last_operation = why  # cluster-autoscaler reads what failed, with its code
-    (failed,) = (c for c in m.status.conditions if c.type == "Failed")
+    if machine.s.deletion is None:
+        machine.status.last_operation = why  # cluster-autoscaler reads what failed, with its code
+    (failed,) = (c for c in machine.status.conditions if c.type == "Failed")
     since = failed.since.replace(microsecond=0)  # the precision in which Kubernetes says when a Node was created
-    while m.leaving and m.s.deletion is None:
-        claim.keep_up(m)  # first: what is believed of the VM decides whether it is kept
-        if preserve.step(m):
+    while machine.leaving and machine.s.deletion is None:
+        claim.keep_up(machine)  # first: what is believed of the VM decides whether it is kept
+        if preserve.step(machine):
             continue
-        if m.s.repair is not None:
-            await confirm.repair(m)
+        if machine.s.repair is not None:
+            await confirm.repair(machine)
             continue
-        node = m.s.node
-        if node and node.exists and not m.s.joined and node.created and node.created >= since:
-            m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no pods")
-        hot_update.keep_up(m)
-        await _next(m)
+        node = machine.s.node
+        if node and node.exists and not machine.s.joined and node.created and node.created >= since:
+            machine.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no pods")
+        hot_update.keep_up(machine)
+        await _next(machine)
 
 
 async def _next(m: MachineEntity) -> None:

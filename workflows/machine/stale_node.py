@@ -25,51 +25,53 @@ T = TypeVar("T")
 NOBODY = "there was no answer in time"
 
 
-async def clear(m: MachineEntity) -> None:
+async def clear(machine: MachineEntity) -> None:
     """Removes the Node if it is provably nobody's: the account in which this machine's VM was just made has no VM with
     its id, and its kubelet has been silent for healthTimeout. This is asked once; a Node that fails the proof stays,
     and the journal says so."""
-    s = m.s
-    if s.stale is None:
+    state = machine.s
+    if state.stale is None:
         return
-    m.deadlines["stale"] = workflow.now() + 2 * s.timings.call_timeout
+    machine.deadlines["stale"] = workflow.now() + 2 * state.timings.call_timeout
     try:
-        why = await _remove(m, s.stale)
+        why = await _remove(machine, state.stale)
     except ActivityError as e:
         why = describe_failure(failure_of(e))
     if why:
-        words = f"node {s.stale.name} stays, and each new VM that gets its name is deleted: {why}"
-        m.note("StaleNodeStays", f"{words}; `kubectl delete node {s.stale.name}` if it has no VM")
-    s.stale = None
-    m.deadlines.pop("stale", None)
+        words = f"node {state.stale.name} stays, and each new VM that gets its name is deleted: {why}"
+        machine.note("StaleNodeStays", f"{words}; `kubectl delete node {state.stale.name}` if it has no VM")
+    state.stale = None
+    machine.deadlines.pop("stale", None)
 
 
-async def _remove(m: MachineEntity, stale: StaleNode) -> str:
+async def _remove(machine: MachineEntity, stale: StaleNode) -> str:
     """Removes the Node; returns why it stays, or "" when it is gone. Raises ActivityError."""
     if not stale.provider_id:
         return "it has no providerID, so it is not known which VM it belongs to"
-    m.waiting("StaleNode", f"checking whether node {stale.name} still has a VM: {stale.provider_id} and its Lease")
-    vm = m.start(
+    machine.waiting(
+        "StaleNode", f"checking whether node {stale.name} still has a VM: {stale.provider_id} and its Lease"
+    )
+    vm = machine.start(
         MachineActivities.look_at_vm,
-        VmLookInput(target=m.target().model_copy(update={"provider_id": stale.provider_id})),
-        queue=m.cloud,
+        VmLookInput(target=machine.target().model_copy(update={"provider_id": stale.provider_id})),
+        queue=machine.cloud,
         summary=f"look for the VM of node {stale.name}",
         urgency=Urgency.POLL,
     )
-    look = await _answer(m, vm)
+    look = await _answer(machine, vm)
     if look is None or look.state != GONE:
         return f"{stale.provider_id} is {look.state}" if look else NOBODY
-    node = m.start(
+    node = machine.start(
         NodeActivities.remove_stale_node,
-        StaleNodeInput(machine=m.ref, node=stale, silent_for=m.s.spec.health_timeout),
-        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
+        StaleNodeInput(machine=machine.ref, node=stale, silent_for=machine.s.spec.health_timeout),
+        queue=cluster_queue(machine.s.cluster, machine.s.queue_prefix),
         summary=f"remove node {stale.name} if it has no VM",
     )
-    output = await _answer(m, node)
+    output = await _answer(machine, node)
     if output is None or not output.removed:
         return output.message if output else NOBODY
     words = output.message or f"{stale.provider_id} does not exist, and its kubelet was silent"
-    m.note("StaleNodeRemoved", f"node {stale.name} had no VM and was removed: {words}")
+    machine.note("StaleNodeRemoved", f"node {stale.name} had no VM and was removed: {words}")
     return ""
 
 

@@ -20,20 +20,20 @@ with workflow.unsafe.imports_passed_through():
     from resources.orders import is_older
 
 
-def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:
+def taken(state: MachineState, intent: Intent, time: datetime) -> MachineState:
     """The state after an intent; unchanged if it is refused, or does not change what was asked for."""
-    generation = s.machine_class.generation if s.machine_class else 0
+    generation = state.machine_class.generation if state.machine_class else 0
     match intent:
         case ApplyIntent() if not is_older(intent.machine_class.generation, generation, time):
             changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
-            return s.model_copy(update=changed)
+            return state.model_copy(update=changed)
         case HookIntent():
-            return s.model_copy(update={"hooks": hooks.taken(s, intent, time)})
+            return state.model_copy(update={"hooks": hooks.taken(state, intent, time)})
         case DeleteIntent():
-            return s.model_copy(update={"deletion": deletion(s.deletion, intent, time)})
+            return state.model_copy(update={"deletion": deletion(state.deletion, intent, time)})
         case PreserveIntent() | ReleaseIntent() | ExtendIntent():
-            return _once(s, intent, time)
-    return s
+            return _once(state, intent, time)
+    return state
 
 
 def _once(s: MachineState, intent: PreservationIntent, time: datetime) -> MachineState:

@@ -95,27 +95,27 @@ class MachineWorkflow(Preservable):
     def _begin(self) -> None:
         """Begins a new machine. One that was started with a uid and a VM is that VM's, which was found by its owner
         tags."""
-        s, now = self.s, workflow.now()
-        s.created = s.status.phase_since = now
+        state, now = self.s, workflow.now()
+        state.created = state.status.phase_since = now
         hooks.show(self)
-        s.status.deadlines["creation"] = later(now, s.spec.creation_timeout)
-        if not s.uid:
-            s.uid = self._own_uid()
-            self.note("Created", f"machine of class {s.spec.class_.name}")
+        state.status.deadlines["creation"] = later(now, state.spec.creation_timeout)
+        if not state.uid:
+            state.uid = self._own_uid()
+            self.note("Created", f"machine of class {state.spec.class_.name}")
             return
-        s.adopted, s.made = True, now
-        assert s.attempt is not None
-        made_from = s.attempt.machine_class
-        if s.status.last_applied_provider_spec is None:
+        state.adopted, state.made = True, now
+        assert state.attempt is not None
+        made_from = state.attempt.machine_class
+        if state.status.last_applied_provider_spec is None:
             spec = made_from.provider_spec
-            s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
-            s.status.applied_generation = made_from.generation
+            state.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+            state.status.applied_generation = made_from.generation
         hot_update.look_anew(self)
         if workflow.patched("adopted-node"):
             # Marks of ours that its former life may have left on the Node.
-            s.status.preserve.node_due = s.status.preserve.uncordon = True
-        confirm.arm(self, s.status.deadlines["creation"])
-        words = f"{s.status.provider_id} was found by its owner tags and belongs to this machine again"
+            state.status.preserve.node_due = state.status.preserve.uncordon = True
+        confirm.arm(self, state.status.deadlines["creation"])
+        words = f"{state.status.provider_id} was found by its owner tags and belongs to this machine again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
         self.note("Adopted", words)
 
@@ -127,46 +127,46 @@ class MachineWorkflow(Preservable):
 
     def _refuse_what_cannot_be(self) -> None:
         """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
-        s = self.s
+        state = self.s
         wrong = [
             f"{field}: {value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'"
-            for field, value in (("name", s.name), ("cluster", s.cluster))
+            for field, value in (("name", state.name), ("cluster", state.cluster))
             if not is_name(value)
         ]
-        if is_name(s.name) and not is_label(s.name):
-            wrong.append(f"name: {len(s.name)} characters; the name becomes a label of the Node, so at most 63")
-        if bool(s.uid) != bool(s.status.provider_id and s.attempt and s.machine_class):
+        if is_name(state.name) and not is_label(state.name):
+            wrong.append(f"name: {len(state.name)} characters; the name becomes a label of the Node, so at most 63")
+        if bool(state.uid) != bool(state.status.provider_id and state.attempt and state.machine_class):
             wrong.append("uid: given only with status.providerID and attempt, as `hostler adopt` does")
         if wrong:
             raise ApplicationError("; ".join(wrong), type="InvalidMachine", non_retryable=True)
 
     async def _live(self) -> MachineResult:
-        s = self.s
-        if s.parked and s.deletion is None:
-            self.waiting("InternalError", f"{s.parked}; with a fixed worker: `hostler renew machine {s.name}`")
-        await self.stand_still(unless=lambda: s.deletion is not None)
-        s.parked = None
+        state = self.s
+        if state.parked and state.deletion is None:
+            self.waiting("InternalError", f"{state.parked}; with a fixed worker: `hostler renew machine {state.name}`")
+        await self.stand_still(unless=lambda: state.deletion is not None)
+        state.parked = None
         for phase in BIRTH:
             await phase(self)
-        while s.deletion is None:
+        while state.deletion is None:
             for phase in LIFE:
                 await phase(self)
         for phase in END:
             await phase(self)
-        if s.deletion and s.deletion.recreate:
+        if state.deletion and state.deletion.recreate:
             self.s = self.new_life()
             await self.renew()
         self.publish()
         await workflow.wait_condition(workflow.all_handlers_finished)
         await membership.tell_the_end(self)
         return MachineResult(
-            name=s.name,
-            cluster=s.cluster,
-            uid=s.uid,
-            provider_id=s.status.provider_id,
-            kept=s.status.kept,
-            left=s.status.left,
-            journal=s.journal,
+            name=state.name,
+            cluster=state.cluster,
+            uid=state.uid,
+            provider_id=state.status.provider_id,
+            kept=state.status.kept,
+            left=state.status.left,
+            journal=state.journal,
         )
 
     def publish(self) -> None:
@@ -289,19 +289,19 @@ class MachineWorkflow(Preservable):
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
     def _want_deletion(self, intent: DeleteIntent) -> str:
-        s, former = self.s, self.s.deletion
-        s.deletion = deletion(former, intent, workflow.now())
+        state, former = self.s, self.s.deletion
+        state.deletion = deletion(former, intent, workflow.now())
         if former is None:
-            then = f"; {s.owner} creates another one if its replicas require it" if s.owner else ""
+            then = f"; {state.owner} creates another one if its replicas require it" if state.owner else ""
             abandon = ABANDON if intent.abandon_node else ""
-            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}{abandon}"
+            return f"machine {state.name} is being deleted{' with force' if intent.force else ''}{then}{abandon}"
         if former.recreate and not isinstance(intent, RecreateIntent):
-            return f"machine {s.name} is already being deleted, and will not be recreated"
+            return f"machine {state.name} is already being deleted, and will not be recreated"
         if intent.abandon_node and not former.abandon_node:
-            return f"machine {s.name} is already being deleted, from now on with force{ABANDON}"
+            return f"machine {state.name} is already being deleted, from now on with force{ABANDON}"
         if intent.force and not former.force:
-            return f"machine {s.name} is already being deleted, from now on with force"
-        return f"machine {s.name} is already being deleted, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
+            return f"machine {state.name} is already being deleted, from now on with force"
+        return f"machine {state.name} is already being deleted, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
 
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
         s, deletion = self.s, self.s.deletion
