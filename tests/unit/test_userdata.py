@@ -53,6 +53,7 @@ def test_text_that_only_begins_like_gzip_in_base64_is_text() -> None:
         (gzip.compress(b"\xff\xfe"), "is gzip of something that is no text"),
         (gzip.compress(b" " * (UNPACKED_MOST + 1)), f"has more than {UNPACKED_MOST} bytes"),
     ],
+    ids=["neither text nor gzip", "cut off", "only a header", "no text inside", "too much inside"],
 )
 def test_what_cannot_be_user_data_is_said_without_quoting_it(value: bytes, words: str) -> None:
     with pytest.raises(DriverError, match=words) as wrong:
