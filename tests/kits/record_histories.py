@@ -262,6 +262,22 @@ async def a_lost_life(stack: Stack) -> None:
     await stack.delete()
 
 
+async def an_overtaken_life(stack: Stack) -> None:
+    """Its VM ends while the cloud is slow: the look at it is still on its way when the watch tells that the Node has
+    fallen ill."""
+    handle = await stack.create()
+    vm = str((await stack.phase(Phase.RUNNING)).status.provider_id)
+    slow = FaultRule(service="ec2", operation="DescribeInstances", delay=2.5, times=None)
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: frame.faults.append(slow))
+    stack.simulator.call(lambda: stack.cloud.kill(vm.rsplit("/", 1)[-1]))
+    news = VmFacts(epoch=in_ms(datetime.now(UTC)), seq=1, provider_id=vm, state="gone")
+    await handle.signal(MachineWorkflow.observe_vm, news)
+    await stack.reason("VMGone")
+    stack.simulator.call(lambda: frame.faults.remove(slow))
+    await stack.delete()
+
+
 async def a_braked_pool(stack: Stack) -> dict[str, str]:
     """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
     that of a running machine, and is replaced as a repair."""
@@ -340,6 +356,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "newer-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "nonsense-life": (a_life_that_hears_nonsense, ("machine",)),
     "lost-life": (a_lost_life, ("machine",)),
+    "overtaken-life": (an_overtaken_life, ("machine",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 

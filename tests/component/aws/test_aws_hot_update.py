@@ -207,7 +207,7 @@ def test_a_vm_that_is_gone_or_another_machines_is_not_updated(vm: Vm, ec2: Any) 
     other = Vm(vm.cloud, ec2)
     request = vm.given.update(other.made.provider_id, provider_spec={**vm.given.spec, **AFTER})
     before = mark(vm.cloud)
-    with pytest.raises(DriverError, match="another machine's") as conflict:
+    with pytest.raises(DriverError, match="it belongs to another machine") as conflict:
         vm.cloud.driver.update_machine(request.model_copy(update={"last_applied_provider_spec": vm.given.spec}))
     assert conflict.value.error_class is ErrorClass.CONFLICT
     ec2.terminate_instances(InstanceIds=[vm.id])

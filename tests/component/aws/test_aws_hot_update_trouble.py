@@ -115,7 +115,7 @@ def test_more_than_50_tags_with_those_of_others_is_invalid_with_the_count(vm: Vm
     more = {"tags": {**BEFORE["tags"], "one": "1", "two": "1"}}
     error = vm.refused(**more)
     assert error.error_class is ErrorClass.INVALID
-    assert f"{vm.id}: it would carry 52 tags" in error.message
+    assert f"{vm.id}: it would have 52 tags" in error.message
     assert "remove 2 from vmTags or tags" in error.message
     assert resources(vm.cloud, "CreateTags", before) == [sorted([*vm.volumes, *vm.nics])]  # the others got their change
     # What is removed makes room, since it goes first.

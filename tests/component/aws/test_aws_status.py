@@ -139,7 +139,7 @@ def test_an_empty_page_is_not_the_last() -> None:
 @pytest.mark.parametrize("provider_id", ["i-0123456789abcdef0", "aws:///eu-west-1/", "gce:///p/z/n", "aws:///x/vol-1"])
 def test_a_provider_id_of_another_form_is_invalid(cloud: AwsCloud, provider_id: str) -> None:
     given = machine(cloud)
-    with pytest.raises(DriverError, match="is not of the form") as refused:
+    with pytest.raises(DriverError, match="does not have the form") as refused:
         cloud.driver.get_machine_status(given.status(provider_id))
     assert refused.value.error_class is ErrorClass.INVALID
 
