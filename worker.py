@@ -41,9 +41,9 @@ from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
 from activities.temporal.classes import ClassActivities
+from activities.temporal.members import MemberActivities
 from activities.temporal.news import NewsActivities
 from activities.temporal.orphans import OrphanActivities
-from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
@@ -81,7 +81,7 @@ ACTIVITIES: tuple[type[Activities], ...] = (
     WatchActivities,
     DrainActivities,
     ClassActivities,
-    PoolActivities,
+    MemberActivities,
     NewsActivities,
     UsesActivities,
     OrphanActivities,

@@ -26,7 +26,7 @@ from activities.base import methods
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import Lost
 from resources import owner
@@ -55,7 +55,7 @@ class Quorum:
         self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(f"quorum/{self.cluster}")
 
     def worker(self) -> Worker:
-        roles = PoolActivities, ClassActivities, UsesActivities
+        roles = MemberActivities, ClassActivities, UsesActivities
         return Worker(
             self.client,
             task_queue=self.cluster,
@@ -153,7 +153,7 @@ async def test_it_starts_its_machines_in_their_places(quorum: Quorum) -> None:
 
 async def test_a_new_cluster_and_a_new_class_find_it(quorum: Quorum) -> None:
     """Those of a former workflow that was ended from outside: by visibility."""
-    pools, classes = PoolActivities(quorum.deps), ClassActivities(quorum.deps)
+    pools, classes = MemberActivities(quorum.deps), ClassActivities(quorum.deps)
 
     async def found() -> tuple[list[str], list[str]]:
         users = await classes.find_users(ClassId(cluster=quorum.cluster, name="c1"))

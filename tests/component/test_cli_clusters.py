@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from activities.temporal.uses import UsesActivities
 from resources import attributes
 from resources.cluster.news import Reachability
@@ -34,7 +34,7 @@ async def serving(place: Place) -> AsyncIterator[None]:
         place.client,
         task_queue=place.queue,
         workflows=[PlayedMachine, ClusterWorkflow],
-        activities=[drain_node, PoolActivities(uses.deps).find_pools, uses.find_uses, uses.find_left],
+        activities=[drain_node, MemberActivities(uses.deps).find_pools, uses.find_uses, uses.find_left],
         interceptors=[Boundary()],
         workflow_runner=worker.sandbox(strict=False),
     ):

@@ -24,7 +24,7 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.announce import owner_of
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import Lost
 from planners.cluster.accounts import classes_only_of, used_by
@@ -123,7 +123,7 @@ class Cluster:
             task_queue=self.name,
             workflows=[ClusterWorkflow],
             activities=[
-                PoolActivities(self.deps).find_pools,
+                MemberActivities(self.deps).find_pools,
                 UsesActivities(self.deps).find_uses,
                 UsesActivities(self.deps).find_left,
             ],
@@ -657,7 +657,7 @@ async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:
         await idle.ask(ClusterWorkflow.pause)
         await idle.handle.terminate("by mistake")
         await idle.pool("p", registers=False)
-        await PoolActivities(idle.deps).register_pool(OwnerRef(cluster=idle.name, name="p"))
+        await MemberActivities(idle.deps).register_pool(OwnerRef(cluster=idle.name, name="p"))
         await idle.until_heard("p", PAUSED)
 
 

@@ -18,7 +18,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from resources.cluster.news import ClusterNews
 from resources.fleet.member import Trouble, Vm
 from resources.fleet.membership import (
@@ -139,7 +139,7 @@ class Machines:
 
     @activity.defn(name="start_rollout")
     async def start_rollout(self, input: RolloutState) -> None:
-        await PoolActivities(self.deps).start_rollout(input)
+        await MemberActivities(self.deps).start_rollout(input)
 
     async def _is(self, name: str, phase: Phase, **more: Any) -> None:
         machine = self.there[name]

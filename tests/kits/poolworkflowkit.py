@@ -20,7 +20,7 @@ from temporalio.worker import Replayer, Worker
 import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from resources import starts
 from resources.cluster.news import ClusterNews
 from resources.converter import data_converter
@@ -117,7 +117,7 @@ class Pool:
     @contextlib.asynccontextmanager
     async def deeds_worker(self) -> AsyncIterator[None]:
         """A worker for activities alone."""
-        real, deeds = PoolActivities(self.deps), self.deeds
+        real, deeds = MemberActivities(self.deps), self.deeds
         temporal = [real.start_machines, real.tell_members, real.find_members, real.forget_pool, real.start_rollout]
         per_queue: dict[str, list[Callable[..., Any]]] = {
             self.queue: [*temporal, deeds.register, deeds.report, deeds.ask],

@@ -20,8 +20,8 @@ from workflows.entity import intent, unheard
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
+    from activities.temporal.members import MemberActivities
     from activities.temporal.news import NewsActivities
-    from activities.temporal.pools import PoolActivities
     from activities.temporal.uses import UsesActivities
     from planners.cluster.news import news_of, to_search, untold
     from resources import attributes as at
@@ -113,7 +113,7 @@ class ClusterWorkflow(Watches):
         if self._search is not None or not to_search(self.s):
             return
         self._search = workflow.start_activity_method(
-            PoolActivities.find_pools,
+            MemberActivities.find_pools,
             PoolsInput(cluster=self.s.name),
             task_queue=workflow_queue(self.s.queue_prefix),
             start_to_close_timeout=timedelta(minutes=1),

@@ -13,7 +13,7 @@ from workflows.fleet.carry_out import carry_out
 from workflows.fleet.entity import PATIENCE, FleetEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.temporal.pools import PoolActivities
+    from activities.temporal.members import MemberActivities
     from planners.fleet import template as hot
     from planners.fleet.steps import Plan, Step
     from planners.words import named, some
@@ -177,7 +177,7 @@ async def _leave(f: FleetEntity) -> None:
     while True:
         forgotten: list[None] = []
         f.start(
-            PoolActivities.forget_pool,
+            MemberActivities.forget_pool,
             ForgetPoolInput(**f.ref.model_dump(), classes=s.classes),
             queue=workflow_queue(s.queue_prefix),
             summary=f"sign {f.owner} off from its class and cluster",

@@ -12,7 +12,7 @@ from workflows.fleet import members
 from workflows.fleet.entity import PATIENCE, FleetEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.temporal.pools import PoolActivities
+    from activities.temporal.members import MemberActivities
     from planners.words import named, some
     from resources.fleet.membership import MembersFound
     from resources.names import workflow_queue
@@ -29,7 +29,7 @@ async def meet(f: FleetEntity) -> None:
         found: list[MembersFound] = []
         failed: list[bool] = []
         f.start(
-            PoolActivities.find_members,
+            MemberActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
             summary=f"find the machines of {f.owner} that already exist",
@@ -80,7 +80,7 @@ def count(f: FleetEntity) -> None:
         f.deadlines["census"] = now + CENSUS
         s.registered = False  # the cluster's workflow may be another one by now
         f.start(
-            PoolActivities.find_members,
+            MemberActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
             summary="look for machines whose workflow was terminated",

@@ -10,7 +10,7 @@ from temporalio import workflow
 from workflows.fleet.entity import FleetEntity, chunks
 
 with workflow.unsafe.imports_passed_through():
-    from activities.temporal.pools import PoolActivities
+    from activities.temporal.members import MemberActivities
     from planners.words import some
     from resources.fleet.member import Permit, Released, Vm
     from resources.fleet.membership import (
@@ -44,7 +44,7 @@ def start(f: FleetEntity, names: Sequence[str]) -> None:
     for (revision, _), own in sorted(alike.items(), key=lambda kind: kind[0][0]):
         for some_names in chunks(own, AT_ONCE):
             f.start(
-                PoolActivities.start_machines,
+                MemberActivities.start_machines,
                 StartMachinesInput(names=some_names, state=f.machine_of(some_names[0])),
                 queue=workflow_queue(s.queue_prefix),
                 summary=f"start {some(len(some_names))} of revision {revision}",
@@ -107,7 +107,7 @@ def ask(f: FleetEntity, names: Sequence[str]) -> None:
 def tell(f: FleetEntity, names: Sequence[str], summary: str, **message: object) -> None:
     for some_names in chunks(names, AT_ONCE):
         f.start(
-            PoolActivities.tell_members,
+            MemberActivities.tell_members,
             TellMachinesInput.model_validate({"cluster": f.s.cluster, "names": some_names, **message}),
             queue=workflow_queue(f.s.queue_prefix),
             summary=summary,

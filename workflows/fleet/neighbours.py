@@ -13,7 +13,7 @@ from workflows.fleet.entity import FleetEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
-    from activities.temporal.pools import PoolActivities
+    from activities.temporal.members import MemberActivities
     from resources.machine_class.state import ClassId, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 
@@ -28,7 +28,7 @@ def register(f: FleetEntity) -> None:
         return
     s.registered = True
     f.start(
-        PoolActivities.register_pool,
+        MemberActivities.register_pool,
         f.ref,
         queue=workflow_queue(s.queue_prefix),
         summary=f"tell cluster {s.cluster} of {f.owner}",

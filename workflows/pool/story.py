@@ -13,7 +13,7 @@ from temporalio import workflow
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.temporal.pools import PoolActivities
+    from activities.temporal.members import MemberActivities
     from planners.fleet.steps import Step
     from planners.pool import progress
     from planners.pool.plan import complete
@@ -61,7 +61,7 @@ def _begin(p: PoolEntity, counter: int) -> None:
     s, newest = p.s, p.s.revisions[-1]
     former = sorted({m.revision for m in s.members.values()} - {counter})
     p.start(
-        PoolActivities.start_rollout,
+        MemberActivities.start_rollout,
         RolloutState(
             pool=s.name,
             cluster=s.cluster,

@@ -33,7 +33,7 @@ from resources.owner import Owner, OwnerRef, workflows_of_owners
 from resources.pool.rollout import RolloutState
 
 
-class PoolActivities(Activities):
+class MemberActivities(Activities):
     role = "workflows"
 
     @activity.defn

@@ -26,7 +26,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.batch import PARALLEL
 from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
-from activities.temporal.pools import PoolActivities
+from activities.temporal.members import MemberActivities
 from resources import attributes as at
 from resources.cluster.state import PoolsInput
 from resources.fleet.membership import (
@@ -82,7 +82,7 @@ class Pool:
 
     def __init__(self, deeds: Deeds, cluster: str) -> None:
         self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
-        self.activities, self.marks = PoolActivities(deeds.deps), MarkActivities(deeds.deps)
+        self.activities, self.marks = MemberActivities(deeds.deps), MarkActivities(deeds.deps)
         self.ref = OwnerRef(cluster=cluster, name="p")
         self.asked: set[str] = set()
         """Machines that should be started: visibility may not list them yet when the test is over."""
