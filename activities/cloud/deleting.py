@@ -62,11 +62,11 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
         raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
     now = clock.now()
     first = datetime.fromtimestamp(last.get("absentSince", now.timestamp()), UTC)
-    progress(message="the cloud finds nothing of it", absentSince=first.timestamp(), kept=kept, **where)
+    progress(message="the cloud finds nothing left", absentSince=first.timestamp(), kept=kept, **where)
     over = first + target.consistency
     if clock.started <= over:  # this pass has read after its start, the first one before `first`
         again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
-        raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
+        raise NotYet("the cloud finds nothing left; looking again after the lag window", again)
     return DeleteOutput(kept=found.kept, vms=vms)
 
 

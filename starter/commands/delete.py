@@ -186,7 +186,7 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> d
     left = [f"secret/{s.metadata.name}" for s in loaded.secrets]
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
-        warn(f"{', '.join(left)}: left alone; machines that are going still need them")
+        warn(f"{', '.join(left)}: not deleted; machines that are being deleted still need them")
     found: dict[str, Sequence[Machine | MachineDeployment]] = {POOL: loaded.pools, MACHINE: loaded.machines}
     return {of: [(client.cluster_of(m, cluster), m.metadata.name) for m in some] for of, some in found.items()}
 

@@ -242,7 +242,7 @@ async def test_no_vm_is_made_where_the_clusters_others_are_not(deeds: Deeds) -> 
     refused = await deeds.fails(create, input)
     assert (refused.type, refused.details[0].error_class) == (WRONG_ACCOUNT, ErrorClass.AUTH)
     check_words(deeds, refused.message)
-    assert "a class with another Secret" in refused.message
+    assert "create a class with a new Secret" in refused.message
     assert refused.details[0].account_id == ""  # nothing may have been made there
     assert calls(deeds.cloud, deeds.cloud.create) == []
     exchange(deeds, deeds.cloud.secret)

@@ -197,7 +197,7 @@ async def test_it_is_paused_with_its_cluster(quorum: Quorum) -> None:
     await quorum.be(first, phase="Failed", drained=True)
     await quorum.when(lambda s: [w.reason for w in s.waits] == ["ClusterPaused"], "it waits")
     assert await quorum.heard(first) == []
-    assert await quorum.ask("resume", cluster) == f"cluster {quorum.cluster} goes on"
+    assert await quorum.ask("resume", cluster) == f"cluster {quorum.cluster} is resumed"
     await eventually(quorum.running, lambda now: len(now) == 2 and first not in now, "another one")
 
 

@@ -493,7 +493,7 @@ def test_tables_fields_and_documents() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert moment(now + timedelta(minutes=5), now) == "2026-01-01 00:05:00 UTC (in 5m)"
     assert moment(now - timedelta(seconds=5), now) == "2025-12-31 23:59:55 UTC (5s ago)"
-    assert dump([{"kind": "A", "n": "ü"}], "yaml", single=True) == "kind: A\nn: ü"
+    assert dump([{"kind": "A", "name": "ü"}], "yaml", single=True) == "kind: A\nname: ü"
     assert dump([], "yaml", single=False) == "apiVersion: v1\nkind: List\nitems: []"
 
 

@@ -674,6 +674,11 @@ async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster)
     await cluster.client.get_workflow_handle(pool_id(cluster.name, "p")).signal(DeafPool.stop)
     await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
 
+    async def runs(workflow_id: str) -> int:
+        listed = f"WorkflowId='{workflow_id}' AND ExecutionStatus='Running'"
+        return (await cluster.client.count_workflows(listed)).count
+
+    await eventually(lambda: runs(pool_id(cluster.name, "p")), lambda n: n == 0, "a list without the pool")
     machine = await cluster.machine("m", "big")  # the cluster has never heard of it
     with pytest.raises(WorkflowUpdateFailedError) as caught:
         await cluster.ask(ClusterWorkflow.remove)
@@ -683,11 +688,7 @@ async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster)
     refused = ("Refused", words)
     await eventually(cluster.journal, lambda j: j.count(refused) == 2, "both refusals")
     await machine.terminate()
-
-    async def left() -> int:
-        return (await cluster.client.count_workflows(f"WorkflowId='{machine.id}' AND ExecutionStatus='Running'")).count
-
-    await eventually(left, lambda n: n == 0, "a list without the machine")
+    await eventually(lambda: runs(machine.id), lambda n: n == 0, "a list without the machine")
     await cluster.ask(ClusterWorkflow.remove)
     await cluster.handle.result()
 

@@ -241,7 +241,7 @@ async def test_a_stopped_vm_whose_kubelet_lives_runs(
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
     await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
     doubted = await eventually(lambda: state(handle), lambda s: s.claim is not None, "the contradiction")
-    assert f"says that {VM} is {claimed}, but the kubelet of node node-1 lives" in condition(doubted)
+    assert f"says that {VM} is {claimed}, but the kubelet of node node-1 is alive" in condition(doubted)
     await temporal.fast_forward(handle, timedelta(seconds=31))
     well = await phase(handle, Phase.RUNNING)
     assert "HealthTimeout" not in [h.reason for h in well.journal]
