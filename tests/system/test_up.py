@@ -276,8 +276,8 @@ async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fre
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kubeconfig": Path(__file__)}, "could never join.*--no-simulator"),
-        ({"simulator": False}, "there is no cluster: name yours with --kubeconfig"),
+        ({"kubeconfig": Path(__file__)}, "can never join.*--no-simulator"),
+        ({"simulator": False}, "there is no cluster: give yours with --kubeconfig"),
         ({"simulator": False, "kubeconfig": Path("/nowhere")}, "/nowhere: there is no such kubeconfig"),
         ({"fresh": True, "temporal_address": "x:1"}, "not what is in x:1"),
         ({"fresh": True, "simulator": False, "kubeconfig": Path(__file__)}, "VMs exist in a real cloud"),
@@ -291,7 +291,7 @@ async def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, An
 
 
 async def test_a_second_one_in_the_same_folder_is_refused_with_the_pid(stack: Stack) -> None:
-    with pytest.raises(UpError, match=f"runs in {stack.directory} already, as process {os.getpid()}; stop it"):
+    with pytest.raises(UpError, match=f"already runs in {stack.directory}, as process {os.getpid()}; stop it"):
         async with Stack(options(stack.directory), print):
             pass
     assert all(alive(p) for p in pids(stack))
@@ -304,7 +304,7 @@ async def test_a_folder_whose_processes_are_still_being_stopped_is_refused(tmp_p
         lock.write(f"{gone.pid}\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UpError, match="is being stopped; try again in a few seconds"):
+        with pytest.raises(UpError, match="still being stopped; try again in a few seconds"):
             async with Stack(options(tmp_path), print):
                 pass
     assert not locked(tmp_path / "up.pid")
@@ -390,4 +390,4 @@ def test_the_command_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
         [str(HOSTLER), "up", "--dir", str(tmp_path), "--no-simulator"], capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert done.stderr == "error: without the simulator there is no cluster: name yours with --kubeconfig\n"
+    assert done.stderr == "error: without the simulator there is no cluster: give yours with --kubeconfig\n"
