@@ -178,7 +178,7 @@ async def test_a_machine_whose_secret_opens_another_account_says_so_while_it_run
 
     ((kind, why, words),) = await told("2")
     assert (kind, why) == ("WrongAccount", "WrongAccount")
-    assert words.startswith(f"Secret default/demo-aws opens account 2, and {VM} is in account 1: ")
+    assert words.startswith(f"Secret default/demo-aws opens account 2, but {VM} is in account 1: ")
     assert await told("1") == []
     assert len(await told("3")) == 1
     assert await told("") == []

@@ -214,7 +214,7 @@ from rich.live import Live
 from rich.table import Table
 from resources.machine.state import MachineState, Phase, Status, WaitingFor
 from resources.journal import Happening
-from starter.local.demo_view import LiveView, view
+from starter.local.demo_view import DemoTable, view
 from starter.output import Busy
 from starter.screen import screen
 evil = {evil!r}
@@ -226,7 +226,7 @@ async def main():
         name="m[bold]1", journal=story, status=Status(phase=Phase.PENDING, waiting_for=WaitingFor(
             reason="NodeNotSeen", message=evil, since=now)))
     shown = view(screen())
-    assert isinstance(shown, LiveView)
+    assert isinstance(shown, DemoTable)
     with shown.running():
         shown.say(evil)
         shown.show(state)
