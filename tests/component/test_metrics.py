@@ -198,7 +198,7 @@ async def test_a_class_that_does_not_answer_keeps_its_numbers(
     assert seen == [(2, at, None)] * 3 + [(0, 0, 2)] * 2 + [(0, 0, 0)]
     said = [r.getMessage() for r in caplog.records]
     assert len(said) == 2, "once each time that it begins"
-    assert said[0].startswith("machineclass/demo/c1 does not answer: unhandled error; until then its numbers in hostler_class")
+    assert said[0].startswith("machineclass/demo/c1 does not answer: unhandled error; until then its numbers")
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ async def test_a_pool_that_does_not_answer_keeps_its_numbers(
         seen.append((waits, await metered.value("hostler_pool_replicas", **labels)))
     assert seen == [(1, 5)] * 3 + [(0, 5)]
     (said,) = [r.getMessage() for r in caplog.records if r.name == "hostler.census"]
-    words = "machinedeployment/demo/p1 does not answer: unhandled error; until then its numbers in hostler_pool_machines"
+    words = "machinedeployment/demo/p1 does not answer: unhandled error; until then its numbers"
     assert said.startswith(words)
 
 

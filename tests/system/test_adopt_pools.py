@@ -93,7 +93,8 @@ async def test_it_comes_back(pool: Pool) -> None:
     await pool.rolled_out(2)
     name, before = await lost(pool)
     waits = {w.reason: w.message for w in (await missed(pool)).waits}
-    assert waits["MemberLost"].endswith(f"{name} (TERMINATED); to take them over: hostler adopt machine {name} --cluster demo")
+    remedy = f"to take them over: hostler adopt machine {name} --cluster demo"
+    assert waits["MemberLost"].endswith(f"{name} (TERMINATED); {remedy}")
     said = await hostler(pool.stack, "adopt", "machine", name)
     assert said.splitlines()[0] == f"machine/{name} adopted: {before.status.provider_id} (running), uid {before.uid}"
     await eventually(pool.state, well(2, name, kept=True), "the pool is whole again")
