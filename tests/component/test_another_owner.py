@@ -6,6 +6,7 @@ Cluster, class and all activities between them are the real ones; the machines a
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from poolstandins import PlayedMachine, Runner
 from poolworkflowkit import snapshot
 from quorum import PLACES, QUORUM, QuorumState, QuorumWorkflow, TemplateIntent
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
@@ -109,6 +111,18 @@ class Quorum:
         answer: Answer = await handle.execute_update(intent, Intent(id=uuid.uuid4().hex, **fields), result_type=Answer)
         return answer.message
 
+    async def end(self) -> None:
+        """Ends all that runs on its queue. Lists lag, so it is over when two of them in a row are empty."""
+        running = f"TaskQueue = '{self.cluster}' AND ExecutionStatus = 'Running'"
+        empty = 0
+        while empty < 2:
+            ids = [execution.id async for execution in self.client.list_workflows(running)]
+            for workflow_id in ids:
+                with contextlib.suppress(RPCError):
+                    await self.client.get_workflow_handle(workflow_id).terminate()
+            empty = 0 if ids else empty + 1
+            await asyncio.sleep(0.2)
+
     async def users(self) -> dict[str, Any]:
         found = await asked(
             self.client.get_workflow_handle(class_id(self.cluster, "c1")), MachineClassWorkflow.describe
@@ -123,10 +137,7 @@ async def quorum(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch)
     async with it.worker():
         await it.start()
         yield it
-        running = f"TaskQueue = '{it.cluster}' AND ExecutionStatus = 'Running'"
-        async for execution in it.client.list_workflows(running):
-            with contextlib.suppress(Exception):
-                await it.client.get_workflow_handle(execution.id).terminate()
+        await it.end()
     replayer = Replayer(
         workflows=[QuorumWorkflow], data_converter=data_converter, workflow_runner=worker.sandbox(strict=False)
     )

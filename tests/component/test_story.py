@@ -145,7 +145,7 @@ def silent() -> Failure:
 async def test_a_call_that_succeeds_at_last_says_what_was_before() -> None:
     assert await Run().call("COMPLETED") == []
     assert await Run().call("COMPLETED", 2, silent()) == [
-        "Retried create VM: succeeded at the 2nd try; before: no heartbeat, its worker died or hung"
+        "Retried create VM: succeeded at the 2nd attempt; before: no heartbeat, its worker died or hung"
     ]
     looked = await failure(not_yet("1 of 3 pods gone", timedelta(seconds=5)))
     assert await Run().call("COMPLETED", 12, looked) == [
