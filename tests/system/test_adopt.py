@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, hostler, new_stack
+from lifekit import CLUSTER, Stack, eventually, examples, hostler, new_stack
 from pagekit import parse, typed
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
@@ -194,7 +194,7 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
     assert (report.orphans, list(report.others.values())) == ([], [1])
     second = await running(stack)
     assert (second.uid != ours.uid, len(stack.launched())) == (True, 2)
-    assert "another installation has a cluster of this name in AWS/eu-west-1/" in await doctor(stack)
+    assert "another installation has a cluster with this name in AWS/eu-west-1/" in await doctor(stack)
     await stack.delete()
 
     # From before the tag, and with a name that no workflow here has ever had.
@@ -335,25 +335,27 @@ async def test_an_account_that_cannot_be_read_is_said(stack: Stack, tmp_path: Pa
     assert set(await orphans(stack)) == {provider_id(lost)}
 
 
-async def test_what_cannot_be_adopted(stack: Stack) -> None:
+async def test_what_cannot_be_adopted(stack: Stack, tmp_path: Path) -> None:
+    file = tmp_path / "machine.yaml"
+    file.write_text(manifests("never-seen"))
     unknown = await hostler(stack, "adopt", "machine", "m-9", expect=1)
     assert "error: nothing is recorded about machine m-9 of cluster demo: give its manifests" in unknown
-    absent = await hostler(stack, "adopt", "machine", "m-9", "-f", str(EXAMPLES), expect=1)
-    assert "error: machine m-9 is not in the files; they contain: demo-1" in absent
-    nothing = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES), expect=1)
-    assert "has no VM with the tag hostler.io/machine=demo-1 and without an owner" in nothing
+    absent = await hostler(stack, "adopt", "machine", "m-9", "-f", str(file), expect=1)
+    assert "error: machine m-9 is not in the files; they contain: never-seen" in absent
+    nothing = await hostler(stack, "adopt", "machine", "never-seen", "-f", str(file), expect=1)
+    assert "has no VM with the tag hostler.io/machine=never-seen and without an owner" in nothing
     unwatched = await hostler(stack, "get", "orphans", expect=1)
     assert "error: cluster demo is not watched, so nothing says which cloud accounts it uses" in unwatched
-    by_class = await hostler(stack, "get", "orphans", "-f", str(EXAMPLES))
+    by_class = await hostler(stack, "get", "orphans", "-f", str(file))
     assert by_class == ""  # looked for, by the account of the class, and there is none
 
     # By manifests alone, as when the server no longer keeps anything of the former workflow.
-    lost = await running(stack, "demo-1")
-    await terminate(stack, "demo-1")
-    assert set(await orphans(stack, "-f", str(EXAMPLES))) == {provider_id(lost)}
-    told = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES))
+    lost = await running(stack, "never-seen")
+    await terminate(stack, "never-seen")
+    assert set(await orphans(stack, "-f", str(file))) == {provider_id(lost)}
+    told = await hostler(stack, "adopt", "machine", "never-seen", "-f", str(file))
     assert "former workflow" not in told
-    assert (await stack.phase(Phase.RUNNING, "demo-1")).uid == lost.uid
+    assert (await stack.phase(Phase.RUNNING, "never-seen")).uid == lost.uid
 
 
 async def test_without_a_worker(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +397,7 @@ def test_the_vm_to_adopt(found: list[OwnedVm], uid: str | None, number: int) -> 
     [
         pytest.param([], None, "account a has no VM with the tag hostler.io/machine=m", id="none"),
         pytest.param([vm(1)], "u2", "no VM with uid u2", id="not the one that was named"),
-        pytest.param([vm(1), vm(2, "u2")], None, "VMs of 2 lives", id="two lives"),
+        pytest.param([vm(1), vm(2, "u2")], None, "VMs with 2 different uids", id="two lives"),
         pytest.param([vm(1), vm(2)], None, "2 VMs with one uid", id="two VMs of one life"),
         pytest.param([vm(1, "")], None, "has lost its tag hostler.io/uid", id="no uid"),
     ],
