@@ -48,7 +48,7 @@ async def test_a_tiny_run() -> None:
     for side in ("hostler", "bare"):
         assert set(numbers["cpu_ms"][side]) == {"server", "simulator", "worker", "client"}
         assert numbers["cpu_ms"][side]["worker"] > 0
-        assert numbers["ec2_calls"][side] > 5  # status, image, launch, status, the update's look and its change
+        assert numbers["ec2_calls"][side] > 3  # image, launch, status, the update's change
 
 
 async def test_interrupted_it_leaves_nothing() -> None:

@@ -219,7 +219,7 @@ async def test_a_node_of_another_name(stack: Stack) -> None:
     await stack.create()
     running = await stack.phase(Phase.RUNNING)
     assert running.status.node_name == "worker-17"
-    assert "it is worker-17, by its providerID" in await described(stack)
+    assert "by its providerID the node is worker-17" in await described(stack)
     await nothing_is_left(stack, running)
 
 
