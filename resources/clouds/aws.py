@@ -272,7 +272,9 @@ class AwsProviderSpec(ProviderSpec):
             found.append(("tags", "deprecated: use vmTags, nicTags and diskTags (tags goes to all three)"))
         if self.spot_price is not None:
             found.append(("spotPrice", "deprecated: use instanceMarketOptions.marketType: spot"))
-        found += [(path, "known, and without effect: nothing is sent for it") for path in self._without_effect()]
+        found += [
+            (path, "accepted, but it has no effect: nothing is sent to EC2 for it") for path in self._without_effect()
+        ]
         if any("Name" in (tags or {}) for tags in (self.tags, self.vm_tags, self.nic_tags, self.disk_tags)):
             found.append(("tags.Name", "overridden: the tag Name is always the machine's name"))
         return found
