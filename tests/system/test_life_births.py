@@ -5,6 +5,7 @@ cluster.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from typing import Any
@@ -252,7 +253,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(s
 
 
 async def _nodes(stack: Stack) -> list[str]:
-    return stack.kubectl("get", "nodes", "-o", "name").split()
+    return (await asyncio.to_thread(stack.kubectl, "get", "nodes", "-o", "name")).split()
 
 
 async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:

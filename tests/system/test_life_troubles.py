@@ -150,7 +150,9 @@ async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> 
     assert f"node {node_name} was deleted by somebody" in await described(stack)
     failed = await stack.reason("HealthTimeout")
     assert failed.status.waiting_for is not None
-    assert f"node {node_name} was deleted by somebody (two fresh looks" in failed.status.waiting_for.message
+    assert (
+        f"node {node_name} was deleted by somebody (confirmed by two fresh looks" in failed.status.waiting_for.message
+    )
     assert stack.launched() == [instance(running)]
     await nothing_is_left(stack, running)
 
@@ -176,7 +178,7 @@ async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, s
     failed = await stack.reason("HealthTimeout")
     assert said & set(reasons(failed))
     assert failed.status.waiting_for is not None
-    assert f"{instance(running)} is {'stopped' if deed == 'stop' else 'gone'} at the cloud (two fresh looks" in (
+    assert f"{instance(running)} is {'stopped' if deed == 'stop' else 'gone'} (confirmed by two fresh looks" in (
         failed.status.waiting_for.message
     )
     (drained,) = [h for h in failed.journal if h.reason == "Drained"]

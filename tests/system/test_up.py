@@ -25,6 +25,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.kube.client import secret_path
 from resources.attributes import ALL, PHASE
 from resources.manifests import load_manifests
 from resources.timings import Timings
@@ -76,7 +77,7 @@ async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     client = await Client.connect(settings.temporal.address)
     assert [w async for w in client.list_workflows(f"{PHASE.name} = 'Running'")] == []
     async with connect_cluster(settings, settings.default_cluster) as kube:
-        assert await kube.nodes() == []
+        assert (await kube.get("/api/v1/nodes"))["items"] == []
     endpoint = settings.clouds["aws"].endpoint
     assert endpoint is not None
     (secret,) = load_manifests((EXAMPLES / "secret.yaml").read_text(), "secret.yaml").secrets
@@ -196,7 +197,7 @@ async def test_setup_refuses_an_attribute_of_another_type(stack: Stack) -> None:
 
 async def test_setup_needs_the_namespace(stack: Stack) -> None:
     client = await Client.connect(stack.temporal, namespace="nowhere")
-    with pytest.raises(SetupError, match="'nowhere' does not exist; make it: temporal operator namespace create"):
+    with pytest.raises(SetupError, match="'nowhere' does not exist; create it: temporal operator namespace create"):
         await setup(client)
 
 
@@ -235,7 +236,7 @@ async def remember(stack: Stack) -> None:
     client = await stack.connect()
     await client.start_workflow("Anything", id=REMEMBERED, task_queue="nobody")
     async with connect_cluster(stack.settings, CLUSTER) as kube:
-        await kube.create_secret("default", BOOK)
+        await kube.create(secret_path("default"), BOOK)
 
 
 async def remembered(stack: Stack) -> list[bool]:
@@ -243,7 +244,7 @@ async def remembered(stack: Stack) -> list[bool]:
     client = await stack.connect()
     workflow = await described(client.get_workflow_handle(REMEMBERED))
     async with connect_cluster(stack.settings, CLUSTER) as kube:
-        return [workflow is not None, await kube.secret("default", "book") is not None]
+        return [workflow is not None, await kube.find(secret_path("default", "book")) is not None]
 
 
 async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fresh_forgets(

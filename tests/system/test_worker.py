@@ -85,7 +85,7 @@ async def test_a_thread_that_never_comes_back_ends_the_worker(bare: Stack) -> No
         _, err = await asyncio.wait_for(process.communicate(), 60)
         await stuck.terminate()
     assert process.returncode == worker.STUCK
-    assert f"does not get done with run {stuck.first_execution_run_id}: its slot is lost" in err.decode()
+    assert f"does not finish the workflow task of run {stuck.first_execution_run_id}: its slot is lost" in err.decode()
 
 
 async def test_a_taken_port_is_said_plainly(bare: Stack) -> None:
