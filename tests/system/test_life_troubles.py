@@ -139,7 +139,7 @@ async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> None:
-    """Its kubelet does not register it again: Failed. (One whose kubelet lives: tests/conformance, P07.)"""
+    """Its kubelet does not register it again: Failed. (One whose kubelet lives: tests/component/conformance, P07.)"""
     await stack.create(health_timeout=SOON)
     running = await stack.phase(Phase.RUNNING)
     node_name = str(running.status.node_name)
