@@ -3,7 +3,7 @@
 A workflow names the queue of its cloud, and whose share the call takes (calls.py, `share`). The worker knows which
 accounts have a queue of their own, so that a change of the settings reaches every workflow with the next worker, and no
 state has an old one. A replay may meet another queue than history has: Temporal compares an activity's id and type, not
-its queue (tests/component/test_account_queues.py).
+its queue (tests/component/test_account_routing.py).
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ async def test_a_call_that_succeeds_at_last_says_what_was_before() -> None:
     ]
     looked = await failure(not_yet("1 of 3 pods gone", timedelta(seconds=5)))
     assert await Run().call("COMPLETED", 12, looked) == [
-        "Retried create VM: done at the 12th look; before: 1 of 3 pods gone"
+        "Retried create VM: done at the 12th attempt; before: 1 of 3 pods gone"
     ]
 
 
