@@ -65,13 +65,13 @@ class Case(NamedTuple):
         return f"{self.tape.name} at {self.share:.2f}: {self.how} {self.door} {self.name}"
 
 
-def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
-    """Every message of every entity, in every way, at a point of one of its lives; repeated up to CASES."""
+def cases(tapes: list[Tape], chance: random.Random, count: int) -> list[Case]:
+    """So many cases: every message of every entity, in every way, at a point of one of its lives, again and again."""
     kinds: dict[str, list[Tape]] = collections.defaultdict(list)
     for t in tapes:
         kinds[str(t.definition.name)].append(t)
     made: list[Case] = []
-    while len(made) < CASES:
+    while len(made) < count:
         for lives in kinds.values():
             d = lives[0].definition
             messages = [
@@ -84,7 +84,7 @@ def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
                 for how in HOWS:
                     made.append(Case(chance.choice(lives), chance.random(), door, str(name), list(hints or ()), how))
     chance.shuffle(made)
-    return made[:CASES]
+    return made[:count]
 
 
 def run(case: Case, arguments: list[Payload], player: Player) -> None:
@@ -162,7 +162,7 @@ def refusals(player: Player) -> str:
 async def found_wrong(tapes: list[Tape], count: int, enough: int = 1000) -> dict[str, str]:
     """What is found wrong, in this many cases, until there is enough."""
     wrong: dict[str, str] = {}
-    for n, case in enumerate(cases(tapes, random.Random(SEED))[:count]):
+    for n, case in enumerate(cases(tapes, random.Random(SEED), count)):
         chance = random.Random(f"{SEED}/{n}")
         arguments = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0])).payloads(case.hints, case.how)
         try:
