@@ -201,6 +201,14 @@ class Cluster:
     async def until_heard(self, name: str, *wanted: tuple[bool, bool]) -> None:
         await eventually(lambda: self.heard(name), lambda heard: heard == list(wanted), f"{name}: {wanted}")
 
+    async def listed(self, query: str, number: int, what: str) -> None:
+        """Waits until so many workflows are in a list, which lags."""
+
+        async def count() -> int:
+            return (await self.client.count_workflows(query)).count
+
+        await eventually(count, lambda n: n == number, what)
+
     async def state(self) -> ClusterState:
         found: ClusterState = await self.handle.query(ClusterWorkflow.describe)
         return found
@@ -463,10 +471,7 @@ async def test_a_new_run_tells_all_once_more_and_so_finds_those_that_are_no_more
 async def test_pools_that_were_there_before_are_found_when_there_is_something_to_tell(idle: Cluster) -> None:
     await idle.pool("old", registers=False)
 
-    async def visible() -> int:
-        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
-
-    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    await idle.listed(f"HostlerCluster='{idle.name}'", 1, "the pool in the list")
     async with idle.worker():
         await idle.start()
         await eventually(idle.phase, lambda p: p == "Watching", "the watch")
@@ -484,10 +489,7 @@ async def test_pools_that_were_there_before_are_found_when_there_is_something_to
 async def test_a_pool_that_registers_brings_the_others_back(idle: Cluster) -> None:
     await idle.pool("old", registers=False)
 
-    async def visible() -> int:
-        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
-
-    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    await idle.listed(f"HostlerCluster='{idle.name}'", 1, "the pool in the list")
     async with idle.worker():
         await idle.start()
         await idle.pool("new")
@@ -532,10 +534,7 @@ async def test_a_pause_waits_for_pools_that_it_finds_only_now(idle: Cluster) -> 
     """They belong to a former workflow of the cluster: they are paused no less than those that it knows."""
     await idle.pool("old", registers=False)
 
-    async def visible() -> int:
-        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
-
-    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    await idle.listed(f"HostlerCluster='{idle.name}'", 1, "the pool in the list")
     async with idle.worker():
         await idle.start()
         answer = await idle.ask(ClusterWorkflow.pause)
@@ -674,11 +673,10 @@ async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster)
     await cluster.client.get_workflow_handle(pool_id(cluster.name, "p")).signal(DeafPool.stop)
     await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
 
-    async def runs(workflow_id: str) -> int:
-        listed = f"WorkflowId='{workflow_id}' AND ExecutionStatus='Running'"
-        return (await cluster.client.count_workflows(listed)).count
+    def runs(workflow_id: str) -> str:
+        return f"WorkflowId='{workflow_id}' AND ExecutionStatus='Running'"
 
-    await eventually(lambda: runs(pool_id(cluster.name, "p")), lambda n: n == 0, "a list without the pool")
+    await cluster.listed(runs(pool_id(cluster.name, "p")), 0, "a list without the pool")
     machine = await cluster.machine("m", "big")  # the cluster has never heard of it
     with pytest.raises(WorkflowUpdateFailedError) as caught:
         await cluster.ask(ClusterWorkflow.remove)
@@ -688,7 +686,7 @@ async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster)
     refused = ("Refused", words)
     await eventually(cluster.journal, lambda j: j.count(refused) == 2, "both refusals")
     await machine.terminate()
-    await eventually(lambda: runs(machine.id), lambda n: n == 0, "a list without the machine")
+    await cluster.listed(runs(machine.id), 0, "a list without the machine")
     await cluster.ask(ClusterWorkflow.remove)
     await cluster.handle.result()
 
