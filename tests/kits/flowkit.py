@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable
@@ -76,7 +75,7 @@ async def run_pod(stack: Stack, seen: Witness) -> str:
     stack.kubectl("run", pod, "--image=i", f"--overrides={on_node}")
 
     async def phase() -> str:
-        return await asyncio.to_thread(stack.kubectl, "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+        return await stack.kubectl_beside("get", "pod", pod, "-o", "jsonpath={.status.phase}")
 
     await eventually(phase, lambda p: p == "Running", f"{pod} Running")
     return pod

@@ -111,7 +111,7 @@ async def volumes_moved(stack: Stack) -> None:
     file = stack.settings_file.with_name("databases.json")
     items = [item for one in names for item in database(one, node)]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    await asyncio.to_thread(stack.kubectl, "create", "-f", str(file))
+    await stack.kubectl_beside("create", "-f", str(file))
     await eventually(lambda: attached(stack, node), lambda found: found == names, "three volumes attached")
     arm(stack)
     result = await stack.delete(name)
@@ -159,7 +159,7 @@ def database(name: str, node: str) -> list[dict[str, Any]]:
 
 
 async def attached(stack: Stack, node: str) -> list[str]:
-    listed = await asyncio.to_thread(stack.kubectl, "get", "volumeattachments", "-o", "json")
+    listed = await stack.kubectl_beside("get", "volumeattachments", "-o", "json")
     return sorted(
         a["spec"]["source"]["persistentVolumeName"]
         for a in json.loads(listed)["items"]
@@ -189,7 +189,7 @@ async def preserved_by_annotation(stack: Stack) -> None:
     mark(stack, seen)
     arm(stack)
     node = str(seen.last.status.node_name)
-    await asyncio.to_thread(stack.kubectl, "annotate", "node", node, f"{PRESERVE_ANNOTATION}=now")
+    await stack.kubectl_beside("annotate", "node", node, f"{PRESERVE_ANNOTATION}=now")
     kept = await preserved(stack, name)
     assert kept.status.shown_phase == "Running:Preserved"
     expiry = kept.status.preserve.expiry_time
@@ -273,4 +273,4 @@ async def spec_of(stack: Stack, node: str) -> dict[str, Any]:
 
 
 async def _node(stack: Stack, node: str) -> Any:
-    return json.loads(await asyncio.to_thread(stack.kubectl, "get", "node", node, "-o", "json"))
+    return json.loads(await stack.kubectl_beside("get", "node", node, "-o", "json"))

@@ -211,6 +211,10 @@ class Stack:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    async def kubectl_beside(self, *arguments: str) -> str:
+        """The same, while the worker of this process goes on: for whoever asks again and again."""
+        return await asyncio.to_thread(self.kubectl, *arguments)
+
     @property
     def kubeconfig(self) -> Path:
         return self.settings.path(Path("kubeconfig"))

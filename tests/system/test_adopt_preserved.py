@@ -22,7 +22,7 @@ async def protected(stack: Stack, state: MachineState, wanted: str) -> None:
     """What cluster-autoscaler reads on its Node."""
     field = f"jsonpath={{.metadata.annotations.{SCALE_DOWN_DISABLED.replace('.', chr(92) + '.')}}}"
     words = ("get", "node", str(state.status.node_name), "-o", field)
-    await eventually(lambda: asyncio.to_thread(stack.kubectl, *words), lambda s: s == wanted, f"protected: {wanted!r}")
+    await eventually(lambda: stack.kubectl_beside(*words), lambda s: s == wanted, f"protected: {wanted!r}")
 
 
 async def renewed(stack: Stack, name: str) -> None:

@@ -45,7 +45,7 @@ async def blocked(stack: Stack) -> str:
     stack.kubectl("create", "-f", str(file))
 
     async def protected() -> str:
-        return stack.kubectl("get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}")
+        return await stack.kubectl_beside("get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}")
 
     await eventually(protected, lambda healthy: healthy == "1", "the budget's controller")
     intent = DeleteIntent(id=str(uuid.uuid4()), requested_by="test")
@@ -146,7 +146,7 @@ async def test_a_whole_delete_of_a_node_to_which_a_pod_comes_back(stack: Stack) 
     stack.kubectl("create", "-f", str(file))
 
     async def ready() -> str:
-        return stack.kubectl("get", "deployment", "operator", "-o", "jsonpath={.status.readyReplicas}")
+        return await stack.kubectl_beside("get", "deployment", "operator", "-o", "jsonpath={.status.readyReplicas}")
 
     await eventually(ready, lambda n: n == "1", "the operator runs")
     result = await stack.delete()

@@ -390,7 +390,7 @@ def _pod_on(node_name: str) -> str:
 
 
 async def _pod_phase(stack: Stack) -> str:
-    return stack.kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}")
+    return await stack.kubectl_beside("get", "pod", "web", "-o", "jsonpath={.status.phase}")
 
 
 async def test_an_api_server_out_of_reach_is_said_by_every_machine_that_waits(

@@ -5,7 +5,6 @@ cluster.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import timedelta
 from typing import Any
@@ -253,7 +252,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(s
 
 
 async def _nodes(stack: Stack) -> list[str]:
-    return (await asyncio.to_thread(stack.kubectl, "get", "nodes", "-o", "name")).split()
+    return (await stack.kubectl_beside("get", "nodes", "-o", "name")).split()
 
 
 async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
@@ -289,7 +288,9 @@ def _duplicate(s: MachineState) -> str:
 
 
 async def _events(stack: Stack, node: str) -> str:
-    return stack.kubectl("get", "events", "--field-selector", f"involvedObject.name={node}", "-o", "name", "-o", "yaml")
+    return await stack.kubectl_beside(
+        "get", "events", "--field-selector", f"involvedObject.name={node}", "-o", "name", "-o", "yaml"
+    )
 
 
 async def test_p41_a_taint_of_the_cloud_provider(stack: Stack) -> None:

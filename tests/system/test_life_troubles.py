@@ -68,7 +68,7 @@ async def with_a_pod(stack: Stack, name: str = "m-1", **spec: Any) -> MachineSta
     stack.kubectl("run", "web", "--image=i", f"--overrides={pod}")
 
     async def serves() -> bool:
-        return stack.kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}") == "Running"
+        return await stack.kubectl_beside("get", "pod", "web", "-o", "jsonpath={.status.phase}") == "Running"
 
     await eventually(serves, what="the pod running")
     return running

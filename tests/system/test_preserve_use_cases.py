@@ -69,7 +69,7 @@ class Operator:
     async def node(self, machine: str) -> dict[str, str]:
         """The annotations of its Node that concern preservation."""
         name = (await self.state(machine)).status.node_name
-        found = await asyncio.to_thread(self.stack.kubectl, "get", "node", str(name), "-o", "json")
+        found = await self.stack.kubectl_beside("get", "node", str(name), "-o", "json")
         annotations = json.loads(found)["metadata"].get("annotations") or {}
         keys = (PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_PRESERVATION)
         return {k: annotations[k] for k in keys if k in annotations}
@@ -145,7 +145,7 @@ async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> 
 
     # Note 6: somebody else's `false` is overwritten.
     name = str(kept.status.node_name)
-    await asyncio.to_thread(stack.kubectl, "annotate", "--overwrite", "node", name, f"{SCALE_DOWN_DISABLED}=false")
+    await stack.kubectl_beside("annotate", "--overwrite", "node", name, f"{SCALE_DOWN_DISABLED}=false")
     await operator.protected("m-1")
 
     await operator.end("m-1")
