@@ -103,11 +103,6 @@ def id_parts(workflow_id: str, count: int) -> list[str]:
     return parts if len(parts) == count else [""] * (count - 1) + [workflow_id]
 
 
-def pool_user(name: str) -> str:
-    """A pool among the users of a class (Owner.user)."""
-    return f"pool/{name}"
-
-
 def sweep_id(cluster: str, sweep: str) -> str:
     return f"orphans/{cluster}/{sweep}"
 

@@ -14,14 +14,14 @@ from planners.machine_class.rollout import to_tell
 from resources import attributes
 from resources.intents import Intent
 from resources.machine_class.state import ClassId, ClassState, UpdateState, User, user_words, users_words
-from resources.names import pool_id, pool_user
-from resources.owner import user_id
+from resources.names import pool_id
+from resources.owner import Owner, user_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details, refusal_to_delete, some
 
 __all__ = ["classes", "idle"]  # fixtures
 
-P = pool_user("p")
+P = Owner(name="p").user
 NOW = datetime(2031, 1, 1, 12, tzinfo=UTC)
 OLD = User(generation=1, applied=1, state=UpdateState.UPDATED)
 SILENT = OLD._replace(told=2, tells=1, patience=NOW)
@@ -62,9 +62,9 @@ async def test_a_pool_alone_carries_nothing(classes: Classes) -> None:
 
 
 async def test_a_pool_that_is_gone_is_forgotten_when_it_is_told(classes: Classes) -> None:
-    for name in (P, pool_user("q")):
+    for name in (P, Owner(name="q").user):
         await classes.user(name)
-    gone = classes.client.get_workflow_handle(user_id(classes.cluster, pool_user("q")))
+    gone = classes.client.get_workflow_handle(user_id(classes.cluster, Owner(name="q").user))
     await gone.terminate()
     await classes.apply(snapshot(team="b"))
     await eventually(classes.state, lambda s: list(s.users) == [P], "q is found gone when it is told")
@@ -102,7 +102,7 @@ async def test_pools_that_name_it_are_looked_for(idle: Classes) -> None:
         return (await ClassActivities(idle.deps).find_users(ClassId(cluster=idle.cluster, name="c1"))).users
 
     try:
-        await eventually(listed, lambda found: found == ["m1", P, pool_user("q")], "visibility")
+        await eventually(listed, lambda found: found == ["m1", P, Owner(name="q").user], "visibility")
     finally:
         for name in ("p", "q"):
             await idle.client.get_workflow_handle(pool_id(idle.cluster, name)).terminate()
@@ -117,7 +117,7 @@ async def test_pools_that_name_it_are_looked_for(idle: Classes) -> None:
         ([], "no machine", "no machine"),
         (["m2", "m1"], "2 machines", "2 machines (m1, m2)"),
         ([P], "1 pool", "1 pool (p)"),
-        ([*"abc", P, pool_user("q")], "2 pools and 3 machines", "2 pools (p, q) and 3 machines (a, b, …)"),
+        ([*"abc", P, Owner(name="q").user], "2 pools and 3 machines", "2 pools (p, q) and 3 machines (a, b, …)"),
     ],
     ids=["nobody", "machines", "a pool", "both"],
 )

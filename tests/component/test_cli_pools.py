@@ -18,7 +18,8 @@ from temporalio.client import Client
 from resources import starts
 from resources.machine.state import MachineState, Phase
 from resources.manifests import load_manifests
-from resources.names import class_id, pool_id, pool_user
+from resources.names import class_id, pool_id
+from resources.owner import Owner
 from resources.pool.intents import PoolSummary
 from starter.sdk import intents, live, patience
 
@@ -59,7 +60,7 @@ async def ready(place: Place, *manifests: dict[str, Any]) -> None:
 
     async def known() -> bool:
         users = (await handle.query("describe"))["users"]
-        return {pool_user(p) for p in pools} <= set(users)
+        return {Owner(name=p).user for p in pools} <= set(users)
 
     await eventually(known, f"users {pools}")
 

@@ -25,7 +25,7 @@ from resources.fleet.member import Trouble, Vm
 from resources.machine.manifest import SecretRef
 from resources.machine.state import Phase
 from resources.machine_class.state import UpdateState, User
-from resources.names import pool_user
+from resources.owner import Owner
 from resources.pool.intents import PoolQuestion, PoolSummary, RevisionSummary
 from resources.pool.state import Gate, PoolState, Rollout
 from starter.commands import rollout_history
@@ -126,8 +126,12 @@ def test_a_pool_hears_of_its_class_whoever_is_at_work() -> None:
     """Telling it costs nothing, and what it makes from now on is of the newest."""
     later = EPOCH + timedelta(minutes=5)
     busy = User(generation=1, told=2, tells=1, patience=later)
-    users = {"m1": busy, "m2": User(1, state=UpdateState.UPDATED), pool_user("p1"): User(1, state=UpdateState.UPDATED)}
-    assert class_rollout.to_tell(users, 2, 1, EPOCH) == [pool_user("p1")]
+    users = {
+        "m1": busy,
+        "m2": User(1, state=UpdateState.UPDATED),
+        Owner(name="p1").user: User(1, state=UpdateState.UPDATED),
+    }
+    assert class_rollout.to_tell(users, 2, 1, EPOCH) == [Owner(name="p1").user]
 
 
 # -- the workflow -----------------------------------------------------------------------------------------------------

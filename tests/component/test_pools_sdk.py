@@ -16,7 +16,8 @@ from poolplay import Machines, played, pool_yaml
 
 from resources.fleet.state import FleetWait
 from resources.manifests import AnyManifest, load_manifests
-from resources.names import pool_id, pool_user
+from resources.names import pool_id
+from resources.owner import Owner
 from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
 from starter.commands import rollout_history
@@ -70,7 +71,7 @@ async def ready(hostler: HostlerClient, *documents: dict[str, Any]) -> None:
 
     async def known() -> bool:
         with suppress(NoAnswer):
-            return pool_user("p1") in (await hostler.classes.get("c1")).users
+            return Owner(name="p1").user in (await hostler.classes.get("c1")).users
         return False
 
     await eventually(known, "pool p1 among the users")

@@ -210,7 +210,7 @@ class Classes:
         )
 
     async def user(self, name: str, **report: Any) -> WorkflowHandle[Any, Any]:
-        """A machine (by names.pool_user a pool) that its class knows, done with generation 1 unless told otherwise."""
+        """A machine (by Owner.user a pool) that its class knows, done with generation 1 unless told otherwise."""
         handle = await self.client.start_workflow(
             DeafUser.run,
             id=user_id(self.cluster, name),

@@ -33,8 +33,9 @@ from poollives import Pool, killing, machine_handle, pool_spec
 from planners.fleet import pace
 from resources.machine.facts import VmFacts
 from resources.machine.state import MachineState
-from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
+from resources.names import SCALE_DOWN_DISABLED, cluster_id, rollout_id
 from resources.orders import in_ms
+from resources.owner import Owner
 from resources.pool.intents import PoolSummary
 from resources.pool.rollout import RolloutOutcome
 from resources.pool.state import PoolState
@@ -90,7 +91,9 @@ class Live:
         async def pools() -> dict[str, Any]:
             return (await asked(cluster, ClusterWorkflow.describe)).pools
 
-        await eventually(self.of.state, lambda s: pool_user(self.pool.name) in s.users, "the pool among the users")
+        await eventually(
+            self.of.state, lambda s: Owner(name=self.pool.name).user in s.users, "the pool among the users"
+        )
         await eventually(pools, lambda found: found.get(self.pool.name), "the pool among the cluster's")
 
     async def end(self, machines: int, ceiling: int, rollouts: int = 0) -> None:

@@ -34,8 +34,9 @@ from resources.machine.intents import RecreateIntent
 from resources.machine.manifest import HookKind
 from resources.machine.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.machine.state import Phase
-from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
+from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, rollout_id
 from resources.orders import in_ms
+from resources.owner import Owner
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
@@ -133,7 +134,7 @@ async def a_pools_life(stack: Stack) -> dict[str, str]:
     await of.start()
     await pool.start(pool_spec(2, rolling={"pauseAfter": 1}), of.wanted)
     await pool.rolled_out(2)
-    await eventually(of.state, lambda s: pool_user(pool.name) in s.users, "the pool among the users")
+    await eventually(of.state, lambda s: Owner(name=pool.name).user in s.users, "the pool among the users")
     await of.apply(**tagged({"team": "a"}), ami=OTHER_IMAGE)
     await pool.waits("Canary")
     await pool.ask("resume")

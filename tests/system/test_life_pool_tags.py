@@ -12,7 +12,7 @@ from test_life import fault
 from test_life_pool import OTHER_IMAGE
 
 from resources.machine_class.state import UPDATE_CONCURRENCY, ClassState, UpdateState
-from resources.names import pool_user
+from resources.owner import Owner
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 
 
@@ -64,7 +64,7 @@ async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) ->
     seen = await eventually(hot.of_class, told, "14 updated, one failed")
     assert (seen.users[denied].reason, list(seen.troubles)) == ("NotAuthorized", [denied])
     assert vm in seen.troubles[denied].message
-    assert seen.users[pool_user(pool.name)].generation == 2
+    assert seen.users[Owner(name=pool.name).user].generation == 2
     for name, machine in machines.items():
         if name != denied:
             assert hot.each(machine) == [B] * 3

@@ -29,7 +29,8 @@ from resources.machine.hooks import HookIntent
 from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.manifest import LifecycleHooks
 from resources.machine.state import MachineState, Phase
-from resources.names import TAG_MACHINE, TAG_UID, cluster_id, pool_user, rollout_id
+from resources.names import TAG_MACHINE, TAG_UID, cluster_id, rollout_id
+from resources.owner import Owner
 from resources.pool.rollout import RolloutOutcome
 from starter.sdk.intents import ask
 from workflows.cluster import ClusterWorkflow
@@ -299,7 +300,7 @@ async def others(it: Live, share: float) -> None:
         state = await asked(cluster, ClusterWorkflow.describe)
         return state.pools.get(pool.name)
 
-    await eventually(it.of.state, lambda s: pool_user(pool.name) in s.users and len(s.users) == 2, "its users")
+    await eventually(it.of.state, lambda s: Owner(name=pool.name).user in s.users and len(s.users) == 2, "its users")
     await eventually(known, what="the pool among the cluster's")
     await pool.ask("resume")
     await pool.rolled_out(1, revision=2)

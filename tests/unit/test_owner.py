@@ -9,7 +9,7 @@ import pytest
 from resources.machine.manifest import MachineSpec
 from resources.machine.state import MachineState
 from resources.machine_class.state import user_words, users_words
-from resources.names import pool_id, pool_user
+from resources.names import pool_id
 from resources.owner import KINDS, Owner, OwnerKind, is_owner, user_id
 
 SPEC = {"class": {"name": "c1"}}
@@ -47,7 +47,7 @@ def another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("owner", "words", "user", "listed", "id"),
     [
-        (Owner(name="p1"), "pool p1", pool_user("p1"), "p1", pool_id("demo", "p1")),
+        (Owner(name="p1"), "pool p1", "pool/p1", "p1", pool_id("demo", "p1")),
         (Owner.model_construct(kind="MachineSet", name="main"), "set main", "set/main", "set/main", "machineset/demo"),
     ],
     ids=["a pool", "another"],

@@ -10,7 +10,7 @@ from functools import partial
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine_class.state import pools_of
-from resources.names import pool_user
+from resources.owner import Owner
 from resources.pool.intents import PoolIntent, PoolQuestion
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 from resources.pool.state import PoolState
@@ -202,7 +202,7 @@ def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
     has = state.machine_class
     if has is not None and has.name == of.name and same_content(has, of.snapshot):
         return replace(plan, verb=Verb.UNCHANGED, told=False)
-    if of.tells(pool_user(plan.name)):
+    if of.tells(Owner(name=plan.name).user):
         if not of.new_content:
             return replace(plan, verb=Verb.UNCHANGED, told=False)
         return replace(plan, note="; ".join(filter(None, ["its class tells it", plan.note])), told=False)

@@ -19,6 +19,7 @@ from temporalio.common import QueryRejectCondition
 from resources import names
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent
+from resources.owner import Owner
 from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 from resources.pool.rollout import RolloutResult
 from resources.pool.state import PoolState
@@ -152,7 +153,7 @@ class Pools(EntityClient[PoolState]):
         if not listed.machine_class:
             return 0  # its workflow was started by hand, and has not said yet
         of = await self._classes.current(listed.machine_class, cluster=listed.cluster)
-        user = of.users.get(names.pool_user(listed.name)) if of else None
+        user = of.users.get(Owner(name=listed.name).user) if of else None
         return of.generation if of and user and user.generation < of.generation else 0
 
     # -- rollouts -----------------------------------------------------------------------------------------------------
