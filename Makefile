@@ -14,7 +14,10 @@ PYTHON := python3
 endif
 endif
 
-.PHONY: help install demo up check test test-all faults histories kube lint format bench constraints runbook clean
+# Where nothing compiled may be kept, every process of the tests compiles all of Hostler again, and rewrites all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help install demo up stack check test test-all faults histories kube lint format bench constraints runbook rbac translations clean
 .DEFAULT_GOAL := help
 
 help:  ## What can be made
@@ -29,20 +32,25 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 
 install: $(STAMP)  ## The virtual environment in .venv
 
-demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; KUBE=real after `make kube`
-	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/kits/realkube.py $(BIN)/python) -m starter.local.demo
+demo: $(STAMP)  ## One machine's life in two minutes; PROVIDER=azure or gcp for another cloud, KUBE=real after `make kube`
+	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/kits/realkube.py $(BIN)/python) -m starter.local.demo $(PROVIDER)
 
-up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
+up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C; ARGS="--provider gcp"
 	@$(BIN)/hostler up $(ARGS)
 
-# Most tests wait for a server or for time to pass: three processes keep two cores busy.
+stack: $(STAMP)  ## docker-compose.yml and its demo without Docker, until Ctrl-C; needs Linux, root, Go and PostgreSQL
+	@PYTHONPATH=tests:tests/kits $(BIN)/python -m stack
+
+# Most tests wait for a server or for time to pass: three processes keep two cores busy. With four, deadlines of seconds
+# pass before a busy machine comes to what they are about.
 JOBS ?= 3
 
 # By files: their tests share servers, and parts of the fault matrix run ahead of their tests.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
+# They wait for nothing: a process for each core.
 check: $(STAMP)  ## Tests that need no server, within a minute
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/unit -m "not exhaustive" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal tests/unit -m "not exhaustive" $(ARGS)
 
 test: $(STAMP)  ## What a change should pass; ARGS="tests/system/test_up.py -x" for some, JOBS=0 in one process
 	@$(PYTEST) $(or $(ARGS),-m "not exhaustive and (not system or core)")
@@ -53,9 +61,10 @@ test-all: $(STAMP)  ## All tests, with the variations that CI leaves out
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
 	@$(BIN)/python tests/kits/realkube_build.py
 
-lint: $(STAMP)  ## ruff and mypy
+lint: $(STAMP)  ## ruff, mypy, and the imports of what mypy does not read
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python tools/imports.py
 	@$(BIN)/mypy
 
 format: $(STAMP)  ## Let ruff write
@@ -75,6 +84,12 @@ constraints: $(STAMP)  ## Write constraints.txt from what is installed
 
 runbook: $(STAMP)  ## Write docs/runbook.md from resources/reasons/
 	@$(BIN)/python tools/runbook.py > runbook.new && mv runbook.new docs/runbook.md
+
+translations: $(STAMP)  ## Write docs/openshift-specs.md from resources/clouds
+	@$(BIN)/python tools/translations.py > translations.new && mv translations.new docs/openshift-specs.md
+
+rbac: $(STAMP)  ## Write deploy/rbac from resources/rights.py
+	@$(BIN)/python tools/rbac.py deploy/rbac
 
 clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

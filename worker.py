@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -35,6 +36,8 @@ from activities.census import census
 from activities.cloud.instances import InstancesActivities
 from activities.cloud.listing import ListingActivities
 from activities.cloud.machine import MachineActivities
+from activities.cluster.control_plane import ControlPlaneActivities
+from activities.cluster.etcd import EtcdActivities
 from activities.cluster.marks import MarkActivities
 from activities.cluster.node import NodeActivities
 from activities.cluster.preserve import PreserveActivities
@@ -44,15 +47,21 @@ from activities.temporal.classes import ClassActivities
 from activities.temporal.members import MemberActivities
 from activities.temporal.news import NewsActivities
 from activities.temporal.orphans import OrphanActivities
+from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
+from resources.clouds import PROVIDERS
 from resources.queues import Routes, queues
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
+from resources.spelling import did_you_mean
+from resources.words import cause
 from starter.outlet import Formatter, complain
 from starter.sdk import limits
-from starter.sdk.connection import connect, followed
+from starter.sdk.connection import connected, followed
+from starter.sdk.errors import HostlerError
 from workflows.cluster import ClusterWorkflow
+from workflows.control_plane import ControlPlaneWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
@@ -67,6 +76,7 @@ WORKFLOWS = [
     MachineWorkflow,
     MachineDeploymentWorkflow,
     RolloutWorkflow,
+    ControlPlaneWorkflow,
     MachineClassWorkflow,
     ClusterWorkflow,
     OrphanSweepWorkflow,
@@ -78,16 +88,22 @@ ACTIVITIES: tuple[type[Activities], ...] = (
     NodeActivities,
     MarkActivities,
     PreserveActivities,
+    ControlPlaneActivities,
+    EtcdActivities,
     WatchActivities,
     DrainActivities,
     ClassActivities,
     MemberActivities,
+    PoolActivities,
     NewsActivities,
     UsesActivities,
     OrphanActivities,
 )
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
+HEARTBEAT = timedelta(seconds=5)
+"""How often the process tells the server that it lives: one small call. So `hostler doctor` names a frozen or dead
+worker within seconds; its open polls look well for a minute."""
 GIVEN_UP_AFTER = 10.0
 """Seconds after which Temporal gives a workflow task to another worker."""
 LOST_AFTER = 60.0
@@ -169,12 +185,21 @@ def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
 async def running(
     client: Client, settings: Settings, interceptors: Iterable[Interceptor] = (), tasks: Tasks | None = None
 ) -> AsyncIterator[list[Worker]]:
-    """The workers, polling; leaving shuts them down gracefully."""
+    """The workers, polling; leaving shuts them down gracefully. Raises SettingsError."""
+    known = sorted(name.lower() for name in PROVIDERS)
+    for cloud in sorted(settings.clouds.keys() - known):
+        meant = did_you_mean(cloud, known)
+        raise SettingsError(f"clouds.{cloud}: there is no driver for it; there are: {', '.join(known)}{meant}")
     if "cloud" in settings.worker.roles:
         await limits.apply(client, settings)
     deps = Deps(settings, client)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(deps.close)
+        if "cloud" in settings.worker.roles:
+            # Before anything is polled: an SDK takes up to two seconds to import, and holds the interpreter all the
+            # while. At the first call, nothing would heartbeat.
+            for provider in (name for name in PROVIDERS if name.lower() in settings.clouds):
+                deps.driver(provider)
         workers = build(client, settings, deps, interceptors, tasks)
         if not workers:
             raise SettingsError(
@@ -196,7 +221,7 @@ async def running(
             for worker in workers:
                 worker.client = client
 
-        await stack.enter_async_context(followed(client, replace))
+        await stack.enter_async_context(followed(client, settings, replace))
         yield workers
 
 
@@ -235,7 +260,7 @@ class HealthServer:
         try:
             ok = await self.workers[0].client.service_client.check_health(timeout=timedelta(seconds=2))
         except Exception as e:  # any trouble with the connection is the answer
-            return web.Response(text=f"Temporal does not answer: {e}", status=503)
+            return web.Response(text=f"Temporal does not answer: {cause(e)}", status=503)
         return web.Response(text="ok" if ok else "Temporal is not serving", status=200 if ok else 503)
 
 
@@ -263,7 +288,7 @@ async def health_server(address: str | None, health: HealthServer) -> AsyncItera
 def _runtime(settings: Settings) -> Runtime:
     metrics = settings.worker.metrics
     if metrics is None:
-        return Runtime.default()
+        return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=HEARTBEAT)
     # The names that other SDKs use, so that ready-made dashboards and alerts fit.
     config = PrometheusConfig(
         bind_address=metrics,
@@ -273,7 +298,7 @@ def _runtime(settings: Settings) -> Runtime:
         histogram_bucket_overrides=BUCKETS,
     )
     try:
-        return Runtime(telemetry=TelemetryConfig(metrics=config))
+        return Runtime(telemetry=TelemetryConfig(metrics=config), worker_heartbeat_interval=HEARTBEAT)
     except ValueError as e:
         raise SettingsError(f"worker.metrics: {metrics} cannot be used: {e}; set another or null") from None
 
@@ -300,11 +325,8 @@ def configure_logging(form: str) -> None:
 
 async def serve(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT, until a worker fails, which is raised, or until it has lost a slot: Stuck."""
-    try:
-        runtime = _runtime(settings)
-        client = await connect(settings, runtime=runtime)
-    except RuntimeError as e:
-        raise SettingsError(f"Temporal cannot be reached at {settings.temporal.address}: {e}") from None
+    runtime = _runtime(settings)
+    client = await connected(settings, runtime=runtime)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
@@ -314,6 +336,7 @@ async def serve(settings: Settings) -> None:
         running(client, settings, tasks=tasks) as workers,
         health_server(settings.worker.health, HealthServer(workers, tasks)),
     ):
+        gc.freeze()  # what is imported stays: a full collection would walk it for a quarter of a second each time
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
         watch = asyncio.create_task(lost(tasks, runtime.metric_meter))
         await asyncio.wait({watch, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
@@ -352,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = settings.model_copy(update={"worker": roles})
         configure_logging(settings.log_format)
         asyncio.run(serve(settings))
-    except SettingsError as e:
+    except (SettingsError, HostlerError) as e:
         complain(str(e))
         return 1
     except Stuck:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 
+from resources.words import cause
+
 
 @contextlib.asynccontextmanager
 async def beside(
@@ -35,6 +37,6 @@ async def _again_and_again(
             failing = False
         except Exception as e:
             if not failing:
-                log.warning(trouble, e or type(e).__name__)
+                log.warning(trouble, cause(e))
             failing = True
         await asyncio.sleep(every.total_seconds())

@@ -18,6 +18,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from activities.etcd import EtcdError
 from activities.kube.client import KubeError
 from activities.secrets import SecretMissing
 from drivers.base import NameTaken
@@ -164,6 +165,8 @@ def translated() -> Iterator[None]:
     except KubeError as e:
         info = ErrorInfo.of(e.error_class, f"Kubernetes API: {e.message}")
         raise _classified(info.model_copy(update={"retry_after": e.retry_after, "provider_code": e.reason})) from None
+    except EtcdError as e:
+        raise _classified(ErrorInfo.of(e.error_class, f"etcd: {e.message}")) from None
     except SecretMissing as e:
         info = _placed(ErrorInfo.of(ErrorClass.AUTH, str(e)))
         raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,6 +28,9 @@ from drivers.base import (
     UpdateMachineResponse,
 )
 from drivers.errors import DriverError, Unimplemented
+from resources.errors import ErrorClass
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
@@ -85,6 +89,11 @@ class MeteredDriver:
             return answer
         except DriverError as e:
             error_class = UNIMPLEMENTED if isinstance(e, Unimplemented) else str(e.error_class)
+            if e.error_class is ErrorClass.UNKNOWN:
+                words = (
+                    "%s: %s failed with the code %s, which no table of errors has; it is tried again with long waits"
+                )
+                log.warning(words, self._provider, method.__name__, e.provider_code or "(none)")
             raise
         finally:
             labels = {"provider": self._provider, "operation": operation or method.__name__}

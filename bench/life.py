@@ -1,12 +1,12 @@
 """How fast machines come to life, what a living one costs, and how much of that is our own doing.
 
-    python bench/life.py [--machines 200] [--rounds 3] [--idle 30]
+    python bench/life.py [--machines 200] [--rounds 3] [--idle 30] [--server dev|compose]
 
-Every round runs on a fresh stack (Temporal's dev server, the simulator, one worker: three processes; this one is the
-client) and takes a burst of machines, started at once, from nothing to a Ready node that takes work. Rounds of Hostler
-and of a *bare* workflow (_bare.py) take turns, so that a noisy neighbour meets both; `ratio` is the median of hostler's
-rate over the bare one's in the same round. The last round of Hostler goes on: as many machines again for the memory per
-cached one, a quiet time for the events of idle machines, and some deletions for the events of a whole life.
+Every round runs on a fresh stack (Temporal, the simulator, one worker; this one is the client) and takes a burst of
+machines, started at once, from nothing to a Ready node that takes work. Rounds of Hostler and of a *bare* workflow
+(_bare.py) take turns, so that a noisy neighbour meets both; `ratio` is the median of hostler's rate over the bare one's
+in the same round. The last round of Hostler goes on: as many machines again for the memory per cached one, a quiet time
+for the events of idle machines, and some deletions for the events of a whole life.
 
 Prints a table and, last, one line of JSON:
 
@@ -22,7 +22,8 @@ Prints a table and, last, one line of JSON:
 What this does not measure
 --------------------------
 - A cloud. The simulator answers in about a millisecond and VMs boot at once. With a real one both sides wait.
-- A Temporal cluster with a database: the dev server has SQLite in memory and shares this machine's cores.
+- A Temporal cluster of several servers. The dev server has SQLite in memory; with --server compose it is Temporal's own
+  server on PostgreSQL, as docker-compose.yml has them. Both share this machine's cores.
 - The price of the Kubernetes and EC2 calls themselves: both sides make them through the same code (activities/). The
   watch of the VM, which only Hostler has, makes a few more; the table shows how many.
 - The watches of nodes and of cloud accounts: on the bare side the same ClusterWorkflow and watches signal machines of
@@ -51,7 +52,7 @@ from typing import Any
 from _bare import BareInput, BareMachine
 from _program import program
 from _report import Costs, Report, Round, show, summary
-from _stack import CLUSTER, SIDES, BenchError, Side, Stack, running
+from _stack import CLUSTER, SERVERS, SIDES, BenchError, Server, Side, Stack, running
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
@@ -74,11 +75,11 @@ DONE = {
 Handle = WorkflowHandle[Any, Any]
 
 
-async def bench(machines: int, rounds: int, idle: float, say: Callable[[str], None]) -> Report:
+async def bench(machines: int, rounds: int, idle: float, server: Server, say: Callable[[str], None]) -> Report:
     report = Report()
     for number in range(rounds):
         for side in SIDES:
-            async with running(side, cached=4 * machines + 100) as stack:
+            async with running(side, cached=4 * machines + 100, server=server) as stack:
                 await burst(stack, side, "warm", 1)  # imports, connections, EC2's model, the watch
                 done = await burst(stack, side, "a", machines)
                 report.rounds[side].append(done)
@@ -96,14 +97,15 @@ async def bench(machines: int, rounds: int, idle: float, say: Callable[[str], No
 async def burst(stack: Stack, side: Side, prefix: str, machines: int) -> Round:
     """Starts that many machines at once, and waits until all of them are done."""
     before = await stack.client.count_workflows(DONE[side])
-    _, last = await stack.calls(0, "ec2")
+    _, last = await stack.calls(0, stack.cloud.service)
     cpu, started = stack.cpu_seconds(), time.monotonic()
     await together([_starter(stack, side, name) for name in _names(prefix, machines)])
     await _all_done(stack, side, before.count + machines, started + 60 + machines)
     seconds = time.monotonic() - started
     used = {name: spent - cpu[name] for name, spent in stack.cpu_seconds().items()}
-    calls, _ = await stack.calls(last, "ec2")
-    launched = {vm for c in calls if c["operation"] == "RunInstances" for vm in c["result"].get("instanceIds", ())}
+    calls, _ = await stack.calls(last, stack.cloud.service)
+    wanted = [c for c in calls if c["operation"] == stack.cloud.create and not c["error"]]
+    launched = {json.dumps(c["request"], sort_keys=True) for c in wanted}
     if len(launched) != machines:
         raise BenchError(f"{side}: {machines} machines were wanted and {len(launched)} VMs were made")
     return Round(machines, seconds, used, len(calls))
@@ -147,12 +149,12 @@ def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]
 
 
 async def _all_done(stack: Stack, side: Side, wanted: int, deadline: float) -> None:
-    """Waits by visibility, which the dev server writes with the workflow task itself; the same question for both
-    sides."""
+    """Waits by visibility, which the dev server writes with the workflow task itself, and others right after; the same
+    question for both sides."""
     while (count := (await stack.client.count_workflows(DONE[side])).count) < wanted:
         stack.check()
         if time.monotonic() > deadline:
-            log = stack.children["worker"].output()[-2000:]
+            log = stack.worker.output()[-2000:]
             raise BenchError(f"{side}: {count} of {wanted} machines are done, and the time is over; the worker:\n{log}")
         await asyncio.sleep(LOOK_EVERY)
 
@@ -265,12 +267,17 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each side (default: 3)")
     parser.add_argument("--idle", type=float, default=30, metavar="S", help="seconds to look at idle machines (30)")
+    parser.add_argument(
+        "--server", choices=SERVERS, default="dev", help="Temporal's dev server, or docker-compose.yml's"
+    )
     options = parser.parse_args()
     if not 1 <= options.machines <= MOST:
         parser.error(f"--machines: 1 to {MOST}; the simulator's journal, from which calls are counted, holds no more")
     if options.rounds < 1 or options.idle <= 0:
         parser.error("--rounds and --idle: at least one round, and some time")
-    return program(lambda say: bench(options.machines, options.rounds, options.idle, say), show, summary)
+    return program(
+        lambda say: bench(options.machines, options.rounds, options.idle, options.server, say), show, summary
+    )
 
 
 if __name__ == "__main__":

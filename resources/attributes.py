@@ -1,4 +1,5 @@
-"""Search attributes, defined once: registered by `hostler setup`, written by workflows, read by the command line."""
+"""Search attributes and memos, defined once. `hostler setup` registers the attributes; workflows write both, and the
+command line reads them."""
 
 from __future__ import annotations
 
@@ -17,3 +18,8 @@ DEADLINE = SearchAttributeKey.for_datetime("HostlerDeadline")
 KEYWORDS = (CLUSTER, POOL, PHASE, REASON, CLASS, NODE, PROVIDER_ID)
 DATETIMES = (PRESERVED_UNTIL, DEADLINE)
 ALL = (*KEYWORDS, *DATETIMES)
+
+MEMO_CREATED = "created"
+"""When the machine was applied: visibility only knows the start of the latest run."""
+MEMO_OWNERS = "owners"
+"""The memo of a cluster: for each Account.key the account that its VMs are in, in the cloud's own words."""

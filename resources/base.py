@@ -14,7 +14,7 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
@@ -29,9 +29,19 @@ _LONGEST_TEXT = 100
 
 
 class Model(BaseModel):
-    """State and messages. Unknown fields are ignored: an older worker may read what a newer one wrote."""
+    """State and messages. Unknown fields are ignored: an older worker may read what a newer one wrote.
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+    A model's validator is made when it is first needed: a command that lists machines needs hardly any of them. A
+    worker makes them all before its first task (`build_models`)."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, defer_build=True)
+
+
+def build_models(base: type[BaseModel] = Model) -> None:
+    """Makes the validators of all models that are imported, where that has not been done."""
+    for model in base.__subclasses__():
+        model.model_rebuild()
+        build_models(model)
 
 
 class Value(Model):
@@ -195,8 +205,11 @@ Annotations = Annotated[dict[str, str], AfterValidator(_bounded)]
 
 
 class Manifest(Model):
-    """What a person writes. Unknown fields are kept, so that the loader can warn about them with their path."""
+    """What a person writes. Unknown fields are kept: a state holds what an older worker took; whoever writes one now is
+    told (resources/unknown.py)."""
 
+    ALSO: ClassVar[tuple[str, ...]] = ()
+    """Names that a validator of the model reads, beside its fields."""
     __pydantic_extra__: dict[str, Unknown]
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
 

@@ -38,7 +38,8 @@ def effects(model: type[BaseModel], prefix: str = "", inherited: Effect | None =
 
 
 def inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """The model inside `X | None` or `list[X]`, and how its path is written."""
+    """The model inside `X | None` or `list[X]`, and how the paths of its fields go on. A list of words is one
+    field."""
     origin = typing.get_origin(annotation)
     if origin in (Union, types.UnionType):
         for option in typing.get_args(annotation):
@@ -48,7 +49,7 @@ def inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
         return None, ""
     if origin is list:
         model, _ = inner_model(typing.get_args(annotation)[0])
-        return model, "[]"
+        return model, "[]" if model is not None else ""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     return None, ""

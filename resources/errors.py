@@ -66,8 +66,11 @@ class ErrorInfo(Value):
     """A classified failure as it travels from an activity to its workflow. Never holds a secret."""
 
     error_class: ErrorClass = ErrorClass.UNKNOWN
+    """The class of the error, which decides how long the next try waits."""
     code: Code = Code.UNKNOWN
+    """Gardener's code for it."""
     message: Text = ""
+    """What went wrong, in words."""
     retry_after: Seconds | None = None
     """Seconds that the provider asked to wait."""
     provider_code: Key = ""

@@ -18,7 +18,7 @@ from resources.cluster.state import LAST_WORDS, ClusterState, Ended
 from resources.settings import Settings
 from resources.sound import fault
 from resources.starts import FROM_OUTSIDE
-from resources.strict import strange
+from resources.strict import strange, untyped
 
 StateT = TypeVar("StateT")
 Message = tuple[str, Sequence[Payload]]
@@ -68,7 +68,8 @@ async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[
         (said,) = converter.payload_converter.from_payloads(payloads, [kinds[name]])
     except (RuntimeError, ValueError, TypeError):
         return None
-    refused = fault(said, kinds[name]) or (by_signal and strange(kinds[name], payloads[0].data, by_signal))
+    kind, data = kinds[name], payloads[0].data
+    refused = fault(said, kind) or (by_signal and (strange(kind, data, by_signal) or untyped(kind, data, by_signal)))
     return None if refused else (name, said)
 
 

@@ -1,19 +1,24 @@
-"""Every kind of manifest, as Gardener writes them (machine.sapcloud.io/v1alpha1), and the loader that turns YAML into
-them, with errors that say what, where and what to do."""
+"""Every kind of manifest, as Gardener (machine.sapcloud.io/v1alpha1) and OpenShift (machine.openshift.io/v1) write
+them, and the loader that turns YAML into them, with errors that say what, where and what to do."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_serializer, field_validator
 
+from resources import judgement
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
-from resources.clouds import UnknownProvider, annotation_mistakes, provider_of
+from resources.control_plane.judged import judge_openshift_spec, judge_translation
+from resources.control_plane.manifest import ControlPlaneMachineSet
 from resources.documents import DocumentError, documents
+from resources.gardener import NODE, TEMPLATE, kind_elsewhere, without_effect
+from resources.judged import ERROR_MOST, ERRORS_SHOWN, Judged, explain, judge_provider_spec, lines_of, shown
+from resources.judgement import mistakes
 from resources.machine.manifest import (
     DEFAULT_NODE_CONDITIONS,
     ClassRef,
@@ -28,6 +33,13 @@ from resources.machine.manifest import (
 )
 from resources.names import CLUSTER_ANNOTATION
 from resources.pool.manifest import MachineDeployment
+from resources.spelling import did_you_mean
+from resources.typed import mistyped
+from resources.unknown import ignored_fields, unknown_fields
+from resources.validation import Validate
+from resources.worker_pool.judged import judge_infrastructure, judge_worker_pool
+from resources.worker_pool.manifest import Infrastructure, WorkerPool
+from resources.worker_pool.shoot import SHOOT, NoWorkers, workers_of
 
 __all__ = [
     "DEFAULT_NODE_CONDITIONS",
@@ -35,6 +47,8 @@ __all__ = [
     "AnyManifest",
     "ClassNodeTemplate",
     "ClassRef",
+    "ControlPlaneMachineSet",
+    "Infrastructure",
     "Loaded",
     "Machine",
     "MachineClass",
@@ -48,10 +62,12 @@ __all__ = [
     "Taint",
     "TemplateMeta",
     "TemplateSpec",
+    "Validate",
+    "WorkerPool",
     "check_provider_spec",
     "cluster_of",
+    "complaints",
     "load_manifests",
-    "unknown_fields",
 ]
 
 
@@ -59,22 +75,34 @@ class ClassNodeTemplate(Manifest):
     """What an autoscaler that scales from zero expects of a node of this class."""
 
     capacity: Document = Field(default_factory=dict)
+    """Resources of a node: cpu, memory, gpu, and so on."""
     virtual_capacity: Document = Field(default_factory=dict)
+    """Resources that a node has besides those of its VM."""
     instance_type: Key | None = None
+    """The instance type, for the node's label."""
     region: Name | None = None
+    """The region, for the node's label."""
     zone: Key | None = None
+    """The zone, for the node's label."""
     architecture: Key | None = None
+    """The architecture of the CPU: amd64 or arm64."""
 
 
 class MachineClass(Manifest):
+    """How VMs are made: the cloud, its account and the parameters of a VM."""
+
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    """The version of the API, as Gardener and Kubernetes write it."""
     kind: Literal["MachineClass"] = "MachineClass"
+    """The kind of object."""
     metadata: ObjectMeta
     provider: Name
+    """The cloud, which must have a driver."""
     provider_spec: Document
     secret_ref: SecretRef
     """Holds `userData`, and the credentials where there is no credentialsSecretRef."""
     credentials_secret_ref: SecretRef | None = None
+    """The Secret with the account's credentials; null: they are in secretRef."""
     node_template: ClassNodeTemplate | None = None
 
 
@@ -82,12 +110,16 @@ class Secret(Manifest):
     """Never sent to Temporal: `hostler apply` writes it to the configured source of secrets."""
 
     api_version: Literal["v1"] = "v1"
+    """The version of the API, as Gardener and Kubernetes write it."""
     kind: Literal["Secret"] = "Secret"
+    """The kind of object."""
     metadata: ObjectMeta
     type: Key = "Opaque"
+    """The type of the Secret, as Kubernetes has it."""
     data: dict[Key, SecretStr] = Field(default_factory=dict)
     """Values in base64, as Kubernetes has them."""
     string_data: dict[Key, SecretStr] = Field(default_factory=dict)
+    """Values in plain text; they win over `data`."""
 
     @field_validator("data")
     @classmethod
@@ -119,17 +151,27 @@ class Secret(Manifest):
         return data | {k: v.get_secret_value().encode() for k, v in self.string_data.items()}
 
 
-AnyManifest = Machine | MachineClass | MachineDeployment | Secret
+ClusterManifest = Machine | MachineClass | MachineDeployment | ControlPlaneMachineSet | WorkerPool
+"""A manifest of something that belongs to a cluster."""
+AnyManifest = ClusterManifest | Infrastructure | Secret
 KINDS: dict[str, type[Manifest]] = {
+    "ControlPlaneMachineSet": ControlPlaneMachineSet,
     "Machine": Machine,
     "MachineClass": MachineClass,
     "MachineDeployment": MachineDeployment,
     "Secret": Secret,
+    "WorkerPool": WorkerPool,
+    "Infrastructure": Infrastructure,
 }
-
-ERROR_MOST = 500
-"""The most characters of one error."""
-ERRORS_SHOWN = 20
+OF_CLOUD: Mapping[type[Manifest], Callable[[dict[str, Any], str, Judged], None]] = {
+    MachineClass: lambda given, where, judged: judge_provider_spec(
+        given.get("provider"), given.get("providerSpec"), where, judged
+    ),
+    ControlPlaneMachineSet: judge_openshift_spec,
+    WorkerPool: judge_worker_pool,
+    Infrastructure: judge_infrastructure,
+}
+"""By kind: what judges the parts of it whose fields depend on the cloud."""
 
 
 class ManifestError(ValueError):
@@ -140,138 +182,168 @@ class ManifestError(ValueError):
 class Loaded:
     machines: list[Machine] = field(default_factory=list)
     pools: list[MachineDeployment] = field(default_factory=list)
+    control_planes: list[ControlPlaneMachineSet] = field(default_factory=list)
     classes: list[MachineClass] = field(default_factory=list)
     secrets: list[Secret] = field(default_factory=list)
+    worker_pools: list[WorkerPool] = field(default_factory=list)
+    infrastructures: list[Infrastructure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    def add(self, manifest: Manifest) -> None:
+        of_kind: dict[type[Manifest], list[Any]] = {
+            Machine: self.machines,
+            MachineDeployment: self.pools,
+            ControlPlaneMachineSet: self.control_planes,
+            MachineClass: self.classes,
+            Secret: self.secrets,
+            WorkerPool: self.worker_pools,
+            Infrastructure: self.infrastructures,
+        }
+        of_kind[type(manifest)].append(manifest)
 
-def load_manifests(text: str, source: str) -> Loaded:
+    @property
+    def manifests(self) -> list[AnyManifest]:
+        """All of them, in the order in which `apply` sends them."""
+        made: list[AnyManifest] = [*self.secrets, *self.classes, *self.infrastructures, *self.worker_pools]
+        return [*made, *self.pools, *self.control_planes, *self.machines]
+
+
+def load_manifests(text: str, source: str, validate: Validate = Validate.STRICT) -> Loaded:
     """All documents of a YAML stream. `source` is the file's name, for messages.
 
-    Raises ManifestError for the first document that is wrong, with all its wrong fields; nothing is half loaded.
+    Raises ManifestError with everything that is wrong in all of them; nothing is half loaded.
     """
     loaded = Loaded()
     try:
         found = documents(text)
     except DocumentError as e:
         raise ManifestError(f"{source}{shown(str(e), ERROR_MOST)}") from None
-    for n, document in enumerate(found, start=1):
-        if document is None:
-            continue
-        for item, where in _items(document, f"{source} (document {n})"):
-            _load_one(item, where, loaded)
+    judged = [
+        _judged(item, where, loaded)
+        for n, document in enumerate(found, start=1)
+        if document is not None
+        for item, where in _items(document, f"{source} (document {n})")
+    ]
+    wrong = [line for one in judged for line in one.errors]
+    unknown = [line for one in judged for line in one.unknown]
+    if validate == Validate.STRICT and unknown:
+        way_out = "nothing is sent; correct the unknown fields, or go on without them: --validate=warn"
+        wrong = [*few([*wrong, *unknown], ERRORS_SHOWN), f"{source}: {way_out}"]
+    if wrong:
+        raise ManifestError("\n".join(few(wrong, ERRORS_SHOWN + 1)))
+    loaded.warnings += [w for one in judged for w in one.warnings]
+    if validate == Validate.WARN:
+        loaded.warnings += unknown
     return loaded
 
 
-def _items(document: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The document, or the items of a List: `kubectl get -o yaml` of several objects."""
-    if not isinstance(document, dict):
-        raise ManifestError(f"{where}: a manifest is a mapping with apiVersion and kind, not {type(document).__name__}")
-    if document.get("kind") == "List":
-        items = document.get("items") or []
-        if not isinstance(items, list):
-            raise ManifestError(f"{where}: items: a List has a list of manifests, not {type(items).__name__}")
-        for i, item in enumerate(items):
-            yield from _items(item, f"{where} items[{i}]")
+def _items(document: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """The document; or the items of a List, `kubectl get -o yaml` of several objects; or the workers of a Shoot."""
+    if isinstance(document, dict) and document.get("kind") == SHOOT:
+        try:
+            yield from ((worker, f"{where}: {SHOOT} {at}") for worker, at in workers_of(document))
+        except NoWorkers as e:
+            yield e, f"{where}: {SHOOT}"
         return
-    yield document, where
+    is_list = isinstance(document, dict) and document.get("kind") == "List"
+    items = (document.get("items") or []) if is_list else None
+    if not isinstance(items, list):
+        yield document, where
+        return
+    for i, item in enumerate(items):
+        yield from _items(item, f"{where} items[{i}]")
 
 
-def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
-    kind = document.get("kind")
+def _judged(document: Any, where: str, loaded: Loaded) -> Judged:
+    """Judges one manifest, and loads it if nothing is wrong with it."""
+    judged = Judged()
+    if isinstance(document, NoWorkers):
+        judged.errors += lines_of(where, [str(document)])
+        return judged
+    kind = document.get("kind") if isinstance(document, dict) else None
     model = KINDS.get(str(kind))
     if model is None:
-        raise ManifestError(
-            f"{where}: kind {cut(repr(kind), 100)} is not known; the known kinds are {', '.join(sorted(KINDS))}"
-        )
+        judged.errors += lines_of(where, [_no_manifest(document, kind)])
+        return judged
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     where = f"{where}: {kind} {shown(str(name or '(no name)'), NAME_MOST)}"
     document = {k: v for k, v in document.items() if k != "status"}  # `get -o yaml` carries it; it is never input
+    judged.unknown += lines_of(where, unknown_fields(model, document))
+    judged.warnings += lines_of(where, ignored_fields(model, document))
+    if model in OF_CLOUD:
+        OF_CLOUD[model](document, where, judged)
+    types = dict(mistyped(model, document))
+    judged.errors += lines_of(where, (f"{path}: {words}" for path, words in types.items()))
     try:
         manifest = model.model_validate(document)
     except ValidationError as e:
-        raise ManifestError(_explain(e, where)) from None
-    loaded.warnings += [f"{where}: {path}: unknown field, ignored" for path in unknown_fields(manifest)]
-    if isinstance(manifest, MachineClass):
-        loaded.warnings += [f"{where}: providerSpec.{w}" for w in check_provider_spec(manifest, where)]
-        loaded.classes.append(manifest)
-    elif isinstance(manifest, Secret):
-        loaded.secrets.append(manifest)
-    elif isinstance(manifest, MachineDeployment):
-        _check_annotations(manifest.spec.template.spec, f"{where}: spec.template.spec")
-        loaded.pools.append(manifest)
+        judged.errors += explain(e, where, known=types)
+        judged.errors += lines_of(where, (f"{path}: {words}" for path, words in judgement.written(model, document)))
+        return judged
+    judged.errors += lines_of(where, (f"{path}: {words}" for path, words in mistakes(manifest)))
+    judged.warnings += lines_of(where, _without_effect(manifest))
+    if isinstance(manifest, ControlPlaneMachineSet) and not judged.errors:
+        judge_translation(manifest, where, judged)
+    loaded.add(manifest)
+    return judged
+
+
+def complaints(manifest: AnyManifest, validate: Validate = Validate.STRICT) -> list[str]:
+    """What is wrong with a manifest that a program has made, in words; the loader has judged those of files."""
+    judged, where = Judged(), f"{manifest.kind} {shown(manifest.metadata.name, NAME_MOST)}"
+    given = manifest.model_dump(by_alias=True)
+    judged.unknown += lines_of(where, unknown_fields(type(manifest), given))
+    if type(manifest) in OF_CLOUD:
+        OF_CLOUD[type(manifest)](given, where, judged)
+    judged.errors += lines_of(where, (f"{path}: {words}" for path, words in mistakes(manifest)))
+    if isinstance(manifest, ControlPlaneMachineSet) and not judged.errors:
+        judge_translation(manifest, where, judged)
+    return [*judged.errors, *(judged.unknown if validate == Validate.STRICT else [])]
+
+
+def _no_manifest(document: Any, kind: Any) -> str:
+    if not isinstance(document, dict):
+        return f"a manifest is a mapping with apiVersion and kind, not {type(document).__name__}"
+    if kind == "List":
+        return f"items: a List has a list of manifests, not {type(document.get('items')).__name__}"
+    why = ""
+    if isinstance(kind, str) and len(kind) < NAME_MOST:
+        there = kind_elsewhere(kind)
+        why = f"; {there}" if there else did_you_mean(kind, KINDS)
+    return f"kind {cut(repr(kind), 100)} is not known; the known kinds are {', '.join(sorted(KINDS))}{why}"
+
+
+def _without_effect(manifest: Manifest) -> Iterator[str]:
+    """What MCM would act on and Hostler does not, wherever labels and annotations stand in the manifest."""
+    meta = manifest.metadata  # type: ignore[attr-defined]
+    kind = type(manifest).__name__
+    yield from without_effect(kind, meta.annotations, meta.labels, "metadata")
+    if isinstance(manifest, MachineDeployment):
+        template = manifest.spec.template
+        at = template.metadata
+        yield from without_effect(TEMPLATE, at.annotations, at.labels, "spec.template.metadata")
+        yield from _of_node(template.spec, "spec.template.spec")
     elif isinstance(manifest, Machine):
-        _check_annotations(manifest.spec, f"{where}: spec")
-        loaded.machines.append(manifest)
+        yield from _of_node(manifest.spec, "spec")
+    elif isinstance(manifest, MachineClass) and manifest.node_template is not None:
+        yield "nodeTemplate: without effect: cluster-autoscaler reads it from MCM's objects, and Hostler makes none"
 
 
-def _check_annotations(spec: MachineSpec, where: str) -> None:
-    """Raises ManifestError for an annotation of the node template that a cloud's driver could not read."""
-    wrong = annotation_mistakes(spec.node_template.metadata.annotations)
-    if wrong:
-        lines = [f"{where}.nodeTemplate.metadata.annotations.{key}: {words}" for key, words in wrong]
-        raise ManifestError("\n".join(shown(line, ERROR_MOST) for line in lines))
+def _of_node(spec: MachineSpec, path: str) -> Iterator[str]:
+    at = spec.node_template.metadata
+    yield from without_effect(NODE, at.annotations, at.labels, f"{path}.nodeTemplate.metadata")
 
 
 def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
-    """Warnings about the provider spec; raises ManifestError when it is wrong."""
-    try:
-        provider = provider_of(manifest.provider)
-    except UnknownProvider as e:
-        raise ManifestError(f"{where}: {e}") from None
-    try:
-        spec = provider.spec.model_validate(manifest.provider_spec)
-    except ValidationError as e:
-        raise ManifestError(_explain(e, where, "providerSpec.")) from None
-    if mistakes := [*spec.mistakes(), *spec.crowding()]:
-        lines = [shown(f"{where}: providerSpec.{path}: {words}", ERROR_MOST) for path, words in mistakes]
-        raise ManifestError("\n".join(few(lines, ERRORS_SHOWN)))
-    return [
-        *(f"{path}: unknown field, ignored" for path in unknown_fields(spec)),
-        *(f"{path}: {advice}" for path, advice in spec.deprecations()),
-    ]
+    """Warnings about the provider spec, unknown fields among them; raises ManifestError when it is wrong."""
+    judged = Judged()
+    judge_provider_spec(manifest.provider, manifest.provider_spec, where, judged)
+    if judged.errors:
+        raise ManifestError("\n".join(few(judged.errors, ERRORS_SHOWN)))
+    return [line.removeprefix(f"{where}: providerSpec.") for line in (*judged.unknown, *judged.warnings)]
 
 
-# Set by the API server or by Gardener's controllers; they mean nothing to us and deserve no warning.
-_QUIET = {"creationTimestamp", "generation", "resourceVersion", "uid", "finalizers", "managedFields", "ownerReferences"}
-
-
-def unknown_fields(model: BaseModel, prefix: str = "") -> Iterator[str]:
-    """Paths of fields that the model does not know."""
-    for key in model.model_extra or {}:
-        if not (prefix.endswith("metadata.") and key in _QUIET):
-            yield f"{prefix}{shown(key, NAME_MOST)}"
-    for name, info in type(model).model_fields.items():
-        path = f"{prefix}{info.alias or name}"
-        value = getattr(model, name)
-        if isinstance(value, BaseModel):
-            yield from unknown_fields(value, f"{path}.")
-        elif isinstance(value, list):
-            for i, item in enumerate(value):
-                if isinstance(item, BaseModel):
-                    yield from unknown_fields(item, f"{path}[{i}].")
-
-
-def shown(text: str, most: int) -> str:
-    """The text as part of a message: bounded, and without characters that do not belong in a line."""
-    return cut(text if text.isprintable() else repr(text)[1:-1], most)
-
-
-def _explain(error: ValidationError, where: str, prefix: str = "") -> str:
-    """One line per wrong field. The input is never quoted: it may be a secret."""
-    lines = []
-    for e in error.errors(include_url=False):
-        steps = (f"[{p}]" if isinstance(p, int) else f".{shown(p, NAME_MOST)}" for p in e["loc"])
-        path = "".join(steps).lstrip(".")
-        message = shown(e["msg"].removeprefix("Value error, "), ERROR_MOST)
-        if e["type"] == "string_type" and isinstance(e["input"], bool | int | float):
-            what = "true or false" if isinstance(e["input"], bool) else "a number"
-            message += f"; YAML reads it as {what}: put it in quotes"
-        lines.append(f"{where}: {prefix}{path}: {message}" if path else f"{where}: {prefix.rstrip('.')} {message}")
-    return "\n".join(few(lines, ERRORS_SHOWN))
-
-
-def cluster_of(manifest: Machine | MachineClass | MachineDeployment, option: str | None, default: str) -> str:
+def cluster_of(manifest: ClusterManifest, option: str | None, default: str) -> str:
     """`--cluster`, else the annotation, else the default."""
     return option or manifest.metadata.annotations.get(CLUSTER_ANNOTATION) or default

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 
 API_VERSION = "machine.sapcloud.io/v1alpha1"
+OWN_API_VERSION = "hostler.io/v1alpha1"
+"""Of kinds that are neither Gardener's nor OpenShift's."""
 
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
 MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
+CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+"""Labels of the Nodes of a control plane: kubeadm's, and OpenShift's older one."""
 TRIGGER_DELETION_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
 """On a pool, by cluster-autoscaler: `MACHINE~TIME,…`, the machines that are to go when it lowers the replicas."""
 MARKED_ANNOTATION = "machine.sapcloud.io/marked-for-deletion-time"
@@ -43,6 +47,14 @@ CORDON_ANNOTATION = "hostler.io/cordoned-by"
 
 UPDATE_CONCURRENCY_ANNOTATION = "hostler.io/update-concurrency"
 """On a MachineClass: how many of its machines may be told of a change and not have finished it."""
+
+WORKER_POOL_LABEL = "hostler.io/worker-pool"
+"""On what a WorkerPool is made of, in each zone a MachineDeployment and its MachineClass: the worker pool's name."""
+GARDENER_POOL_LABEL = "worker.gardener.cloud/pool"
+"""The same for Gardener's users; also on the Nodes."""
+ZONE_LABEL = "topology.kubernetes.io/zone"
+WORKER_POOL_ANNOTATION = "hostler.io/worker-pool-spec"
+"""On each zone's MachineDeployment: the WorkerPool as it was applied, as JSON. No workflow keeps it."""
 
 TAG_OWNER = "hostler.io/owner"
 TAG_CLUSTER = "hostler.io/cluster"

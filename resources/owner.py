@@ -41,7 +41,10 @@ class OwnerKind:
 
 
 POOL = OwnerKind("MachineDeployment", "pool", "MachineDeploymentWorkflow", "machinedeployment")
-KINDS: dict[str, OwnerKind] = {kind.manifest: kind for kind in (POOL,)}
+CONTROL_PLANE = OwnerKind(
+    "ControlPlaneMachineSet", "controlplane", "ControlPlaneWorkflow", "controlplane", only="cluster"
+)
+KINDS: dict[str, OwnerKind] = {kind.manifest: kind for kind in (POOL, CONTROL_PLANE)}
 """By their manifests' kinds."""
 
 
@@ -64,6 +67,11 @@ class Owner(Value):
         word, _, name = text.partition("/")
         kind = next((kind for kind in KINDS.values() if kind.word == word and name), None)
         return cls(kind=kind.manifest, name=name) if kind else cls(name=text)
+
+    @classmethod
+    def words(cls, text: str) -> str:
+        """The owner that `listed` stands for, in words for people; "" for a machine that has none."""
+        return str(cls.read(text)) if text else ""
 
     @classmethod
     def of_id(cls, cluster: str, workflow_id: str) -> Owner | None:
@@ -103,6 +111,11 @@ class OwnerRef(Owner):
 def is_owner(user: str) -> bool:
     """Whether this user of a class is an owner of machines, and not a machine."""
     return "/" in user
+
+
+def pool_of(machine: str) -> str:
+    """The user that the pool of a machine would be, by the machine's name: `<pool>-<revision>-<random>`."""
+    return Owner(name=machine.rsplit("-", 2)[0]).user
 
 
 def user_id(cluster: str, user: str) -> str:

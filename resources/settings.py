@@ -1,12 +1,13 @@
 """Settings of a worker and of the command line: one YAML file, overridden by HOSTLER_* variables.
 
 Temporal's own connection (address, namespace, TLS, API key) follows Temporal's conventions, temporal.toml and
-TEMPORAL_*; `temporal.address` here only applies where those are silent.
+TEMPORAL_*; what `temporal` says here only applies where those are silent.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -19,8 +20,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from resources.base import Duration, Key
 from resources.documents import DocumentError, documents
 from resources.endpoints import in_clear
+from resources.faults import faults
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.spelling import did_you_mean
 from resources.timings import Timings
+from resources.variables import strange
 
 SETTINGS_VARIABLE = "HOSTLER_SETTINGS"
 PLACES = (Path(".hostler/settings.yaml"), Path("~/.config/hostler/settings.yaml"))
@@ -35,37 +39,23 @@ ROLES: tuple[Role, ...] = ("workflows", "cluster", "watch", "drain", "cloud")
 class Section(BaseModel):
     """A typing error in a settings file is an error, not a silence."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
 
 class TemporalSettings(Section):
+    """How the Temporal server is reached. TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the profile of `temporal` win."""
+
     address: str = "localhost:7233"
+    """host:port of the server."""
     namespace: str = "default"
+    """The server's namespace."""
     ui: str | None = None
     """Address of the web UI, for the links that the command line prints."""
-
-
-class ClusterSettings(Section):
-    """How a worker reaches a cluster. A workflow knows it by name only."""
-
-    kubeconfig: Path | None = None
-    context: str | None = None
-    in_cluster: bool = False
-    full_name: str | None = None
-    """The cluster's name in the tag kubernetes.io/cluster/<full name>, if a class has no such tag."""
-    role: str = "node"
-    namespaces: list[str] = Field(default_factory=list)
-    """Namespaces of manifests that belong to this cluster."""
-
-
-class SecretsSettings(Section):
-    """The control source: where credentials and user data are. Not necessarily a cluster whose nodes are managed."""
-
-    source: Literal["kubernetes", "directory", "environment"] = "kubernetes"
-    cluster: str | None = None
-    """source kubernetes: the name of one of `clusters`; default: the default cluster."""
-    directory: Path | None = None
-    """source directory: files <directory>/<namespace>/<name>/<key>, as a mounted Secret."""
+    api_key_file: Path | None = None
+    """A file with an API key, where temporal.toml and TEMPORAL_API_KEY have none. A worker reads it again every minute.
+    """
 
 
 def _endpoint(value: str | None) -> str | None:
@@ -74,6 +64,51 @@ def _endpoint(value: str | None) -> str | None:
             f"{value}: credentials and user data would be sent unencrypted; write https:// (http:// on loopback)"
         )
     return value
+
+
+class EtcdSettings(Section):
+    """How a worker with the role cluster reaches a cluster's etcd, to guard it while control-plane machines are
+    replaced. The files are PEM, and are read at each call."""
+
+    endpoints: list[Annotated[str, AfterValidator(_endpoint)]] = Field(default_factory=list)
+    """Client URLs of members, e.g. https://10.0.0.4:2379; none: port 2379 of the InternalIPs of the control plane's
+    Nodes."""
+    certificate: Path
+    """The client certificate; kubeadm: /etc/kubernetes/pki/apiserver-etcd-client.crt."""
+    key: Path
+    """Its key, without a passphrase; kubeadm: /etc/kubernetes/pki/apiserver-etcd-client.key."""
+    authority: Path
+    """The certificate of etcd's own authority; kubeadm: /etc/kubernetes/pki/etcd/ca.crt."""
+
+
+class ClusterSettings(Section):
+    """How a worker reaches a cluster. A workflow knows it by name only."""
+
+    kubeconfig: Path | None = None
+    """A kubeconfig file with the worker's identity."""
+    context: str | None = None
+    """The context of that file; null: its current one."""
+    in_cluster: bool = False
+    """The worker runs in this cluster and uses its pod's service account, instead of a kubeconfig."""
+    full_name: str | None = None
+    """The cluster's name in the tag kubernetes.io/cluster/<full name>, if a class has no such tag."""
+    role: str = "node"
+    """The role in the tag kubernetes.io/role/<role>, if a class has no such tag."""
+    namespaces: list[str] = Field(default_factory=list)
+    """Namespaces of manifests that belong to this cluster."""
+    etcd: EtcdSettings | None = None
+    """Its etcd, where the guard of its control plane is on."""
+
+
+class SecretsSettings(Section):
+    """The control source: where credentials and user data are. Not necessarily a cluster whose nodes are managed."""
+
+    source: Literal["kubernetes", "directory", "environment"] = "kubernetes"
+    """Where Secrets are read: from a Kubernetes cluster, from files, or from environment variables."""
+    cluster: str | None = None
+    """source kubernetes: the name of one of `clusters`; default: the default cluster."""
+    directory: Path | None = None
+    """source directory: files <directory>/<namespace>/<name>/<key>, as a mounted Secret."""
 
 
 class AccountQueue(Section):
@@ -90,6 +125,8 @@ QueueName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 
 
 class CloudSettings(Section):
+    """How the calls of one cloud are made."""
+
     endpoint: Annotated[str | None, AfterValidator(_endpoint)] = None
     """Used instead of the cloud's own endpoint, e.g. a simulator's. It must be https, unless it is on loopback."""
     calls_per_second: float | None = Field(default=None, gt=0)
@@ -104,12 +141,16 @@ class CloudSettings(Section):
     not answer occupies this many activities and threads. Null: a quarter of worker.maxConcurrentActivities, 25. With
     calls of 2 s these are 12 a second, more than EC2 allows an account in the long run (2 RunInstances a second)."""
     call_timeout: Duration = timedelta(seconds=20)
+    """How long one call of the cloud may take."""
     default_secret: dict[str, Path] = Field(default_factory=dict)
     """The account's default credentials, key to file, used when a machine's own Secret is missing."""
 
 
 class WorkerSettings(Section):
+    """What a worker does and how much at once."""
+
     roles: list[Role] = Field(default_factory=lambda: list(ROLES))
+    """What the worker does; cloud credentials are needed only where the role cloud is."""
     health: str | None = "127.0.0.1:8081"
     """host:port for /healthz and /readyz; null: not served."""
     metrics: str | None = "127.0.0.1:9464"
@@ -117,11 +158,14 @@ class WorkerSettings(Section):
     census: Annotated[Duration, Field(gt=timedelta(0))] | None = timedelta(minutes=1)
     """How often a worker with the role workflows counts the machines for its metrics; null: never."""
     graceful_shutdown: Duration = timedelta(seconds=30)
+    """How long activities may finish when the worker is stopped."""
     sticky_timeout: Duration = timedelta(seconds=5)
     """How long a workflow's next task waits for the worker that has it cached: the delay that a killed worker causes.
     """
     max_cached_workflows: int = Field(default=1000, ge=0)
+    """How many workflows the worker keeps in memory between two of their tasks."""
     max_concurrent_activities: int = Field(default=100, ge=1)
+    """How many activities of each task queue run at the same time."""
     max_concurrent_workflow_tasks: int = Field(default=8, ge=2)
     """The maximum number of concurrent workflow tasks; further tasks wait in Temporal, where they do not time out. In
     one process only one of them runs at any moment (Python's GIL); the others are on their way from and to the server.
@@ -129,6 +173,7 @@ class WorkerSettings(Section):
     strict_sandbox: bool = False
     """Every workflow instance imports Hostler's own modules again; for tests and CI."""
     deployment_name: str | None = None
+    """The name of the worker's deployment, for Temporal's worker versioning."""
     build_id: str | None = None
     """With both given, the worker is versioned and its workflows are pinned."""
 
@@ -152,12 +197,15 @@ class Settings(BaseSettings):
     """Where these settings were read from; paths in it are relative to its folder."""
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     queue_prefix: str = DEFAULT_QUEUE
+    """The task queue of the workflows; the names of the other queues begin with it."""
     default_cluster: str = DEFAULT_CLUSTER
+    """The cluster that is meant where none is named."""
     installation: Annotated[str, Field(pattern=INSTALLATION)] | None = None
     """Which Hostler this is, in the tags of everything that it creates; null: the id of Temporal's namespace. Set it to
     the old id when that id changes, e.g. after a move to another server; otherwise the existing VMs count as another
     installation's."""
     clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
+    """The clusters whose machines are looked after, by name."""
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     clouds: dict[str, CloudSettings] = Field(default_factory=dict)
     """Settings by provider, in lower case: aws, azure, gcp."""
@@ -165,6 +213,7 @@ class Settings(BaseSettings):
     timings: Timings = Field(default_factory=Timings)
     """Passed to the workflows that this command line starts."""
     log_format: Literal["human", "json"] = "human"
+    """How log lines are written: for people, or as JSON."""
     simulator: str | None = None
     """Admin address of the simulator that `hostler up` runs."""
 
@@ -188,7 +237,8 @@ class Settings(BaseSettings):
         """The settings of a cluster. Raises SettingsError with the known names."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
-            raise SettingsError(f"cluster {name!r} is not in the settings; the known clusters are: {known}")
+            meant = did_you_mean(name, self.clusters)
+            raise SettingsError(f"cluster {name!r} is not in the settings; the known clusters are: {known}{meant}")
         return self.clusters[name]
 
 
@@ -219,6 +269,8 @@ def _value(field: FieldInfo | None, value: Any) -> Any:
 
 def load_settings(path: Path | None = None) -> Settings:
     """Loads settings from `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
+    if strangers := list(strange(os.environ, Settings.model_fields)):
+        raise SettingsError("; ".join(strangers))
     given = path or (Path(os.environ[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in os.environ else None)
     file = given or next((p.expanduser() for p in PLACES if p.expanduser().exists()), None)
     content: Any = {}
@@ -237,7 +289,19 @@ def load_settings(path: Path | None = None) -> Settings:
     try:
         return Settings(**_by_name(Settings, content))
     except ValidationError as e:
-        lines = [
-            f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in e.errors(include_url=False, include_input=False)
-        ]
-        raise SettingsError(f"{file or 'HOSTLER_* variables'}: " + "; ".join(lines)) from None
+        lines = [f"{_place(path, file)}: {_dotted(path)}: {words}" for path, words in faults(e, Settings)]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    """`worker.roles[1]`."""
+    return "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path).lstrip(".")
+
+
+def _place(path: tuple[str, ...], file: Path | None) -> str:
+    """Where a field was set: a variable wins over the file."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "__".join(path))
+    given = {v.upper() for v in os.environ}
+    parts = f"HOSTLER_{name.upper()}".split("__")
+    variable = next((v for i in range(len(parts), 0, -1) if (v := "__".join(parts[:i])) in given), None)
+    return variable or str(file or "HOSTLER_* variables")

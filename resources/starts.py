@@ -19,10 +19,6 @@ from resources.machine.state import MachineState, Phase
 from resources.markdown import plain
 from resources.pool.rollout import RolloutState
 
-MEMO_CREATED = "created"
-"""When the machine was applied: visibility only knows the start of the latest run."""
-MEMO_OWNERS = "owners"
-"""The memo of a cluster: for each Account.key the account that its VMs are in, in the cloud's own words."""
 MACHINE = Priority(priority_key=4)
 """One below Temporal's default: there are many machines, and queries to their pool, class or cluster must not wait for
 the machines' tasks while all of them are busy."""
@@ -52,7 +48,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
         "id": names.machine_id(state.cluster, state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes(found),
-        "memo": {MEMO_CREATED: created.isoformat()},
+        "memo": {attributes.MEMO_CREATED: created.isoformat()},
         "static_summary": plain(f"Machine {state.name} of cluster {state.cluster}"),
         "priority": MACHINE,
     }

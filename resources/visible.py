@@ -52,8 +52,9 @@ def is_visible(text: str, keep: str = "") -> bool:
     return visible(text, keep) == text
 
 
-def visible_json(value: Any, indent: int | None = None) -> str:
-    """JSON in which nothing is hidden and which parses to the true value; letters of all languages stay as they are."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+def visible_json(value: Any, indent: int | None = None, **form: Any) -> str:
+    """JSON in which nothing is hidden and which parses to the true value; letters of all languages stay as they are.
+    `form`: as `json.dumps` takes it."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, **form)
     # Outside its strings JSON has nothing to escape but the newlines of the layout.
     return visible(text, keep="\n", escape=lambda c: json.dumps(c)[1:-1])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.clouds import Cloud, cloud_of
+from simulator.clouds import Cloud, clouds_of
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kubelet import KnobRule, Kubelets
 
@@ -169,7 +170,11 @@ class Admin:
     # -- VMs
 
     def _add_vms(self, whose: str, clouds: list[Cloud]) -> None:
-        """Adds `/<whose>/console`, `/impair` and `/kill`: what happens to these clouds' VMs behind everyone's back."""
+        """Adds `/<whose>/resources`, what was made in these clouds, and `/console`, `/impair` and `/kill`: what happens
+        to their VMs behind everyone's back."""
+
+        async def resources(request: web.Request) -> web.Response:
+            return web.json_response([asdict(resource) for cloud in clouds for resource in cloud.resources()])
 
         async def console(request: web.Request) -> web.Response:
             asked = _Console.model_validate(await _body(request))
@@ -183,14 +188,18 @@ class Admin:
             asked = _OfInstance.model_validate(await _body(request))
             return self._on_instance(clouds, asked, lambda cloud, vm: cloud.kill(vm))
 
+        self.app.router.add_get(f"/{whose}/resources", resources)
         for handler in (console, impair, kill):
             self.app.router.add_post(f"/{whose}/{handler.__name__}", handler)
 
     def _on_instance(self, clouds: list[Cloud], body: _OfInstance, act: Callable[[Cloud, str], None]) -> web.Response:
-        cloud = cloud_of(clouds, body.instance_id)
-        if cloud is None:
-            return _error(404, f"no instance {body.instance_id!r}")
-        act(cloud, body.instance_id)
+        found = clouds_of(clouds, body.instance_id)
+        if not found:
+            return _error(404, f"there is no VM {body.instance_id!r}")
+        if len(found) > 1:
+            paths = " or ".join(f"/{cloud.service}/…" for cloud in found)
+            return _error(409, f"several clouds have a VM {body.instance_id!r}: use {paths}, not /vms/…")
+        act(found[0], body.instance_id)
         self._changed()
         return web.json_response({"instanceId": body.instance_id})
 

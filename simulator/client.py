@@ -20,6 +20,8 @@ from typing import Any, Literal
 import aiohttp
 import yaml
 
+from resources.words import cause
+
 Obj = dict[str, Any]
 """A Kubernetes object, list or Status as decoded JSON."""
 
@@ -75,7 +77,7 @@ class CallError(Exception):
 @dataclass(frozen=True)
 class WatchEvent:
     type: str
-    """ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR event is raised as `ApiError` instead."""
+    """ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR event is raised as `CallError` instead."""
     object: Obj
 
 
@@ -177,7 +179,7 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Obj:
-        """One call. Raises `ApiError` for every answer but 2xx, and when there is no answer within REQUEST_TIMEOUT."""
+        """One call. Raises `CallError` for every answer but 2xx, and when there is no answer within REQUEST_TIMEOUT."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = self._headers if data is None else {**self._headers, "Content-Type": content_type}
         try:
@@ -195,14 +197,14 @@ class KubeClient:
                     raise _error(response.status, text)
                 return dict(json.loads(text))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as e:
-            raise CallError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
+            raise CallError(0, "Unreachable", f"{self.server}: {cause(e)}") from None
 
     async def watch(
         self, resource: str, resource_version: str, namespace: str | None = None, **params: str
     ) -> AsyncIterator[WatchEvent]:
         """Events after `resource_version` until the server ends the watch; then the iterator ends.
 
-        Raises `ApiError` with status 410 when the version is too old (list again), and with status 0 when the
+        Raises `CallError` with status 410 when the version is too old (list again), and with status 0 when the
         connection breaks; a half-written event is thrown away.
         """
         seconds = random.randint(*WATCH_SECONDS)
@@ -228,7 +230,7 @@ class KubeClient:
                     for line in lines:
                         yield _event(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as e:
-            raise CallError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
+            raise CallError(0, "Unreachable", f"{self.server}: {cause(e)}") from None
 
 
 def object_path(resource: str, name: str | None = None, namespace: str | None = None, sub: str | None = None) -> str:
@@ -308,7 +310,7 @@ def _current(text: str) -> tuple[Obj, Obj, Obj]:
         return context, _named(config, "cluster", context["cluster"]), _named(config, "user", context["user"])
     except (yaml.YAMLError, KeyError, TypeError) as e:
         # The problem's kind only: the text around it may be a token.
-        raise ValueError(f"this is no kubeconfig with a current context ({type(e).__name__})") from None
+        raise ValueError(f"this is not a kubeconfig with a current context ({type(e).__name__})") from None
 
 
 def _authority(cluster: Obj) -> str | None:

@@ -97,6 +97,8 @@ class Frame:
         # One for each service: heartbeats of many nodes would push the cloud's few calls out of a common one.
         self._journals: dict[str, deque[Call]] = {}
         self._calls = 0
+        self.changes = 0
+        """How many calls have changed something."""
 
     @property
     def services(self) -> list[str]:
@@ -125,6 +127,7 @@ class Frame:
         self._calls += 1
         call = Call(n=self._calls, time=time.time(), service=service, operation=operation, **fields)
         self._journals[service].append(call)
+        self.changes += call.mutating
         return call
 
     def calls(self, service: str | None = None, operation: str | None = None, since: int = 0) -> list[Call]:

@@ -13,16 +13,18 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from resources.clouds import simulations
 from simulator.admin import Admin
 from simulator.client import server_of
-from simulator.clouds import Cloud, Vm, cloud_of, make_cloud
+from simulator.clouds import Cloud, Vm, make_cloud
 from simulator.controllers import Controllers
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kube import KubeApi
@@ -105,6 +107,8 @@ class Simulator:
             for name, cloud in self.settings.clouds.items()
         }
         """Clouds by name, e.g. aws; each is served on a port of its own."""
+        self._cloud_of: dict[str, Cloud] = {}
+        """By the providerID of its VM."""
         for cloud in self.clouds.values():
             if cloud.service in self._saved:
                 cloud.load(self._saved.pop(cloud.service))
@@ -117,6 +121,9 @@ class Simulator:
         self._saved_call = 0
         self._stopping = asyncio.Event()
         self._saver: asyncio.Task[None] | None = None
+        self._save_now = asyncio.Event()
+        self._unsaved: list[asyncio.Future[None]] = []
+        """Calls that are answered when they have been saved."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -137,6 +144,7 @@ class Simulator:
             self.kube_url, authority = server_of(self.kubeconfig)
             for name, cloud in self.clouds.items():
                 port = self.settings.clouds[name].port
+                cloud.app.middlewares.append(self._never_forgets)
                 self.cloud_urls[name] = await self._serve(stack, cloud.app, f"{cloud.service}_port", port)
                 await cloud.start()
                 stack.push_async_callback(cloud.stop)
@@ -155,6 +163,7 @@ class Simulator:
         saver, self._saver = self._saver, None
         if saver is not None:
             self._stopping.set()
+            self._save_now.set()
             await saver
 
     # -- parts
@@ -164,7 +173,9 @@ class Simulator:
         if self._saved and external == bool(self._saved.get("kubernetes")):
             # The kubelets' identities are of one cluster.
             theirs, asked = ("a simulated", "another") if external else ("another", "a simulated")
-            raise ValueError(f"the saved state is of machines of {theirs} cluster: begin anew to use {asked} one")
+            raise ValueError(
+                f"the saved state is for machines of {theirs} cluster: to use {asked} one, start with an empty folder"
+            )
         if external:
             return None
         kube = KubeApi(self.frame, admin_token=self._admin_token)
@@ -192,13 +203,13 @@ class Simulator:
         await self.kubelets.start()
         stack.push_async_callback(self.kubelets.stop)
         for cloud in self.clouds.values():
-            cloud.subscribe(self._observe)
+            cloud.subscribe(partial(self._observe, cloud))
 
-    def _console(self, instance_id: str, text: str) -> None:
-        if (cloud := cloud_of(self.clouds.values(), instance_id)) is not None:
-            cloud.set_console(instance_id, text)
+    def _console(self, vm: Vm, text: str) -> None:
+        self._cloud_of[vm.provider_id].set_console(vm.instance_id, text)
 
-    def _observe(self, vm: Vm) -> None:
+    def _observe(self, cloud: Cloud, vm: Vm) -> None:
+        self._cloud_of[vm.provider_id] = cloud
         self._note_change()
         self.kubelets.observe(vm)
 
@@ -239,6 +250,21 @@ class Simulator:
     def _note_change(self) -> None:
         self._changed = True
 
+    @web.middleware
+    async def _never_forgets(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A cloud answers a call that changes something when it is saved: a kill must not undo what somebody was told.
+
+        The cluster goes back by up to a second or two there, as if its last writes had come later.
+        """
+        before = self.frame.changes
+        response = await handler(request)
+        if self._saver is not None and self.frame.changes != before:
+            saved = asyncio.get_running_loop().create_future()
+            self._unsaved.append(saved)
+            self._save_now.set()
+            await saved
+        return response
+
     def _take_changed(self) -> bool:
         later = self.frame.calls(since=self._saved_call)
         changed = self._changed or any(call.mutating for call in later)
@@ -255,8 +281,10 @@ class Simulator:
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(SAVE_EVERY, pause)):
-                    await self._stopping.wait()
-            if not self._take_changed():
+                    await self._save_now.wait()
+            self._save_now.clear()
+            waiting, self._unsaved = self._unsaved, []
+            if not (self._take_changed() or waiting):
                 continue
             started = time.monotonic()
             try:
@@ -264,6 +292,9 @@ class Simulator:
             except OSError:
                 log.exception("the simulator's state could not be saved")
                 self._note_change()
+            for saved in waiting:
+                if not saved.done():
+                    saved.set_result(None)
             # A large cluster spends at most a tenth of its time on saving.
             pause = 9 * (time.monotonic() - started)
 

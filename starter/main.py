@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +15,9 @@ import typer.core
 from typer.exceptions import Abort, Exit, TyperException
 from typer.main import get_command
 
-from resources.visible import visible
-from starter.commands.common import AsOption, ClusterOption, Globals
-from starter.outlet import complain, say, say_trace, speak_for_libraries
+from starter.commands.common import AsOption, ClusterOption, Globals, with_values
+from starter.outlet import Colour, choose_colour, complain, leave, say, say_trace, speak_for_libraries
+from starter.usage import explain_usage
 
 DEBUG = "HOSTLER_DEBUG"
 INTERRUPTED = 130
@@ -26,6 +25,13 @@ EPILOG = (
     "Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 3 Temporal (or the cluster's API) cannot be reached; "
     "124 not in time. HOSTLER_DEBUG=1 shows where an error comes from."
 )
+
+
+class Kubectls(typer.core.TyperCommand):
+    """A command whose options may come without a value where kubectl's may."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_values(args))
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Lazy:
         if self.group:
             return get_command(found)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(epilog=EPILOG, hidden=self.hidden)(found)
+        alone.command(cls=Kubectls, epilog=EPILOG, hidden=self.hidden)(found)
         return get_command(alone)
 
 
@@ -55,7 +61,8 @@ COMMANDS = {
     "update-class": Lazy("update_class", "update_class", "Change the class of a machine."),
     "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes and more."),
     "describe": Lazy("describe", "describe", "Show all about a machine, pool, class or cluster."),
-    "events": Lazy("describe", "events", "Show the events of a machine or pool."),
+    "tree": Lazy("tree", "tree", "Show a cluster, its pools and machines as a tree; follow it."),
+    "events": Lazy("events", "events", "Show the events of a machine, pool, class or cluster."),
     "wait": Lazy("wait", "wait", "Wait until machines or pools reach a state."),
     "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
     "delete": Lazy("delete", "delete", "Delete machines, pools, classes or a cluster's watch."),
@@ -71,12 +78,15 @@ COMMANDS = {
     "scale": Lazy("pools", "scale", "Change how many machines a pool has."),
     "hibernate": Lazy("pools", "hibernate", "Delete all machines of a pool for now."),
     "wake": Lazy("pools", "wake", "Create the machines of a hibernated pool again."),
-    "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools.", group=True),
+    "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools and of the control plane.", group=True),
+    "controlplane": Lazy("control_plane", "app", "Write a control plane's manifest from its machines.", group=True),
     "pause": Lazy("clusters", "pause", "Stop everything voluntary in a cluster."),
     "resume": Lazy("clusters", "resume", "Resume a paused cluster."),
+    "freeze": Lazy("freeze", "freeze", "Let no rollout and no hot update begin for a while."),
+    "unfreeze": Lazy("freeze", "unfreeze", "End a freeze."),
     "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
-    "doctor": Lazy("doctor", "doctor", "Check settings, Temporal, workers and clusters for problems."),
+    "doctor": Lazy("doctor", "doctor", "Say what waits for a person, and what is wrong."),
     "worker": Lazy("run", "worker", "Run a worker."),
     "setup": Lazy("run", "setup", "Prepare Temporal: register the search attributes."),
     "simulator": Lazy("simulator", "app", "Faults, calls and knobs of the simulator.", group=True),
@@ -98,30 +108,27 @@ class LazyGroup(typer.core.TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, COMMANDS[name].load() if name in COMMANDS else command, rest
 
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        with _visible():
-            return super().make_context(*args, **options)
+    def main(self, *args: Any, **options: Any) -> Any:
+        if options.get("standalone_mode") is False:
+            return super().main(*args, **options)
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except TyperException as e:
+            code = explain_usage(e)
+        except Abort:
+            complain("aborted")
+            code = 1
+        sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _visible():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except (TyperException, Exit, Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
             raise Exit(INTERRUPTED) from None
         except Exception as e:
             raise Exit(explain(e)) from None
-
-
-@contextmanager
-def _visible() -> Iterator[None]:
-    """Makes typer's message visible: what it says of a wrong usage may quote a word of the command line."""
-    try:
-        yield
-    except TyperException as e:
-        e.message = visible(e.message, keep="\n")
-        raise
 
 
 def explain(error: Exception) -> int:
@@ -168,19 +175,29 @@ def root(
     ] = None,
     cluster: ClusterOption = None,
     requested_by: AsOption = None,
+    colour: Annotated[
+        Colour, typer.Option("--color", help="Colours: auto (on a terminal, unless NO_COLOR is set), always or never.")
+    ] = Colour.AUTO,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Looks after the hosts of a Kubernetes cluster: every machine is one durable Temporal workflow."""
     ctx.obj = Globals(settings, cluster, requested_by)
+    choose_colour(colour)
     if settings is not None:
         os.environ["HOSTLER_SETTINGS"] = str(settings)  # commands that run child processes pass it on
 
 
 def main() -> None:
+    gc.set_threshold(100_000)  # nearly all that a command makes are modules, which stay
     speak_for_libraries()
-    sys.exit(app())
+    code = 0
+    try:
+        app()
+    except SystemExit as e:
+        code = int(e.code or 0)
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,23 @@ import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import yaml
-from rich.status import Status
 
 from resources.documents import reads_as_text
 from resources.visible import is_visible, visible, visible_json, visible_lines
-from starter.outlet import say
-from starter.screen import screen, words
+from resources.words import utc
+from starter.outlet import Piece, say
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 GAP = 3
+YEAR = 365
+"""Days, as kubectl reckons."""
 NONE = "<none>"
 """What kubectl shows for an empty column, so that columns can be cut out by number."""
 PATIENCE = 1.0
@@ -28,7 +32,8 @@ LINE_EVERY = 10.0
 
 
 def age(span: timedelta) -> str:
-    """The age as kubectl shows it (apimachinery, duration.HumanDuration): 45s, 5m20s, 37m, 3h5m, 47h, 5d3h, 400d."""
+    """The age as kubectl shows it (apimachinery, duration.HumanDuration): 45s, 5m20s, 37m, 3h5m, 47h, 5d3h, 400d,
+    2y35d, 8y."""
     seconds = max(0, int(span.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
@@ -43,7 +48,9 @@ def age(span: timedelta) -> str:
         return f"{hours}h"
     if days < 8:
         return _two(days, "d", hours % 24, "h")
-    return f"{days}d"
+    if days < 2 * YEAR:
+        return f"{days}d"
+    return _two(days // YEAR, "y", days % YEAR, "d") if days < 8 * YEAR else f"{days // YEAR}y"
 
 
 def _two(large: int, unit: str, small: int, small_unit: str) -> str:
@@ -54,7 +61,7 @@ def moment(time: datetime | None, now: datetime) -> str:
     """The time, absolute and relative: `2026-03-01 14:05:00 UTC (in 12m)`."""
     if time is None:
         return ""
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC ({relative(time, now)})"
+    return f"{utc(time)} ({relative(time, now)})"
 
 
 def relative(time: datetime | None, now: datetime) -> str:
@@ -71,19 +78,50 @@ class Table:
     widths: list[int] = field(default_factory=list)
 
     def lines(self, rows: Sequence[Sequence[str]], *, header: bool = True) -> list[str]:
-        # A row is one line, and as wide as it will look.
-        filled = [[" ".join(visible_lines(cell)) or NONE for cell in row] for row in rows]
-        shown = [self.header, *filled] if header else filled
-        wide = [max(len(row[i]) for row in [self.header, *filled]) for i in range(len(self.header))]
+        styled = [[(cell, "") for cell in row] for row in rows]
+        return ["".join(text for text, _ in line).rstrip() for line in self.pieces(styled, header=header)]
+
+    def pieces(self, rows: Sequence[Sequence[Piece]], *, header: bool = True) -> list[list[Piece]]:
+        """Like `lines`, for cells that have a style."""
+        filled = [[(_filled(cell), style) for cell, style in row] for row in rows]
+        shown = [[(name, "") for name in self.header], *filled]
+        wide = [max(len(row[i][0]) for row in shown) for i in range(len(self.header))]
         self.widths = [max(a, b) for a, b in zip(wide, self.widths or wide, strict=True)]
-        return ["".join(c.ljust(w + GAP) for c, w in zip(row, self.widths, strict=True)).rstrip() for row in shown]
+        return [self._padded(row) for row in (shown if header else filled)]
+
+    def _padded(self, row: Sequence[Piece]) -> list[Piece]:
+        *before, (last, style) = row
+        return [*((c.ljust(w + GAP), s) for (c, s), w in zip(before, self.widths, strict=False)), (last, style)]
+
+
+def _filled(cell: str) -> str:
+    """The cell as wide as it will look: a row is one line."""
+    return " ".join(visible_lines(cell)) or NONE
+
+
+def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Sequence[int], width: int | None) -> list[int]:
+    """The columns that fit into `width`, by index, and all without one: those with the greatest `drop` go first, and
+    those with 0 never."""
+    wide = [max(len(_filled(row[i])) for row in [header, *rows]) for i in range(len(header))]
+    kept = list(range(len(header)))
+    while width is not None and sum(wide[i] + GAP for i in kept) - GAP > width:
+        last = max(kept, key=lambda i: (drop[i], i))
+        if not drop[last]:
+            break
+        kept.remove(last)
+    return kept
 
 
 def dump(objects: Sequence[dict[str, Any]], form: str, *, single: bool) -> str:
     """YAML or JSON; several objects are a List, as kubectl prints them. It hides nothing, and parses to the true
     values."""
-    whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    return visible_json(whole, indent=4) if form == "json" else _yaml(whole)
+    made = whole(objects, single=single)
+    return visible_json(made, indent=4) if form == "json" else _yaml(made)
+
+
+def whole(objects: Sequence[dict[str, Any]], *, single: bool) -> dict[str, Any]:
+    """One object, or a List."""
+    return objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -151,6 +189,8 @@ class Busy:
             while True:
                 say(self.text, err=True)
                 await asyncio.sleep(LINE_EVERY)
+        from starter.screen import screen, words  # rich takes longer to import than a quick command needs at all
+
         with screen(err=True).status("") as status:
             self._status = status
             try:

@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from resources.visible import visible
+from starter.outlet import no_colour
 
 
 class _Screen(Console):
@@ -23,7 +24,7 @@ class _Screen(Console):
 
 def screen(err: bool = False) -> Console:
     """Standard output, or standard error. A text in brackets is no markup (`[link=…]`), and `:name:` no emoji."""
-    return _Screen(stderr=err, markup=False, emoji=False, highlight=False)
+    return _Screen(stderr=err, markup=False, emoji=False, highlight=False, no_color=no_colour())
 
 
 def words(*parts: str | tuple[str, str], style: str = "") -> Text:

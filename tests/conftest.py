@@ -8,6 +8,7 @@ import inspect
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ import pytest_asyncio
 from lifekit import Stack, new_stack
 from paths import TESTS
 from realkube import assets
+from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 from temporalio.worker import _workflow
 
 from resources.attributes import ALL
 from resources.converter import data_converter
 from starter.local.stack import KNOBS as UP
+from starter.local.stack import dynamic_config
+from starter.sdk import patience
+from starter.sdk.machines import waiting
+from starter.sdk.setup import create_namespace, setup
 
 DEV_SERVER = Path(sys.executable).parent / "temporal"
 KNOBS = {
@@ -32,6 +38,8 @@ KNOBS = {
     "matching.numTaskqueueWritePartitions": "1",
     # Without it, five minutes: a call that is just being sent then fails with "operation was canceled".
     "frontend.keepAliveMaxConnectionAge": '"24h"',
+    # Without it, five: the server waits longer before each try, so that the doctor hears of them after half a minute.
+    "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
 }
 
 
@@ -39,6 +47,12 @@ SYSTEM = TESTS / "system"
 
 LIMIT = 900
 """Seconds for one test. The longest, a flow of the complete fault matrix, take a third of it."""
+
+TIERS = ("system", "component", "unit")
+"""In the order in which they run: one test of the system takes as long as a file of the others."""
+
+LONG = ("test_inbound.py", "test_replay.py", "test_pool_rollouts.py")
+"""Files of their tier that come first."""
 
 APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
 """Files to keep apart: each has ten processes that keep two cores busy."""
@@ -49,6 +63,15 @@ DEADLOCK = 30
 whole process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
 
 
+LOOK = 0.05
+"""Seconds between two looks of a command, or of the SDK, that waits in this process. A person's second would be most of
+what a test of it takes."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--temporal", metavar="HOST:PORT", help="a Temporal server to use in place of the dev server")
+
+
 def pytest_configure() -> None:
     # An example takes as long as a busy machine makes it: its own deadline is 200 ms of wall-clock time.
     hypothesis.settings.register_profile("any machine", deadline=None)
@@ -56,9 +79,10 @@ def pytest_configure() -> None:
     # Tests started in the background of a shell have it ignored, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    patience.INTERVAL = waiting.WAIT_POLL = LOOK
     # The SDK has no option for it, except to have no limit and to run workflows on the event loop (debug_mode).
-    patience = property(lambda self: DEADLOCK, lambda self, seconds: None)
-    _workflow._WorkflowWorker._deadlock_timeout_seconds = patience  # type: ignore[assignment]
+    allowed = property(lambda self: DEADLOCK, lambda self, seconds: None)
+    _workflow._WorkflowWorker._deadlock_timeout_seconds = allowed  # type: ignore[assignment]
 
 
 def pytest_report_header() -> str:
@@ -66,18 +90,30 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files go to the processes of xdist in this order: those that need the whole machine must not meet."""
-    files = list(dict.fromkeys(item.path for item in items))
+    """Files go to the processes of xdist in this order: those that need the whole machine must not meet, and what is
+    long comes first, so that all processes end together."""
+    files = sorted(dict.fromkeys(item.path for item in items), key=_rank)
     order = [f for f in files if f.name not in APART]
     for n, name in enumerate(APART):
         place = n * len(files) // len(APART)
         order[place:place] = [f for f in files if f.name == name]
     items.sort(key=lambda item: order.index(item.path))
     for item in items:
-        if SYSTEM in item.path.parents:
+        if SYSTEM in item.path.parents or _real_server(item):
             item.add_marker("system")
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _bounded(item.obj)
+
+
+def _rank(file: Path) -> tuple[int, bool]:
+    tier = file.relative_to(TESTS).parts[0] if file.is_relative_to(TESTS) else ""
+    return TIERS.index(tier) if tier in TIERS else len(TIERS), file.name not in LONG
+
+
+def _real_server(item: pytest.Item) -> bool:
+    """Whether the contract is tried on a real API server; on the simulated one it is a test of a component."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("kube") == "real"
 
 
 def _bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
@@ -92,18 +128,36 @@ def _bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Co
 
 
 @pytest_asyncio.fixture(scope="session")
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """The real dev server. Time is skipped only where a test asks for it, by `fast_forward`."""
+async def temporal(pytestconfig: pytest.Config) -> AsyncIterator[WorkflowEnvironment]:
+    """The real dev server, or the server of --temporal. Time is skipped only where a test asks for it, by
+    `fast_forward`, which a dev server allows."""
+    if address := pytestconfig.getoption("--temporal"):
+        client = await _served(address)
+        await create_namespace(client, timedelta(days=1))
+        await setup(client)
+        yield WorkflowEnvironment.from_client(client)
+        return
     env = await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(enabled=False),
         data_converter=data_converter,
         search_attributes=list(ALL),
         dev_server_existing_path=str(DEV_SERVER),
-        dev_server_extra_args=[a for k, v in KNOBS.items() for a in ("--dynamic-config-value", f"{k}={v}")],
+        dev_server_extra_args=dynamic_config(KNOBS),
     )
     yield env
     await env.shutdown()
     await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
+
+
+async def _served(address: str) -> Client:
+    """A client, once the server serves: it listens before."""
+    while True:
+        try:
+            return await Client.connect(address, data_converter=data_converter)
+        except RuntimeError as e:
+            if "not healthy yet" not in str(e):
+                raise
+            await asyncio.sleep(0.1)
 
 
 @pytest_asyncio.fixture

@@ -14,17 +14,91 @@ from collections.abc import Iterable, Iterator
 from resources.reasons import GROUPS, Kind, Reason, filled
 
 WIDTH = 120
-HEAD = """\
+WOKEN = """\
 # Runbook
 
-One entry for each reason. You have a machine's name and a reason, from an alert, from `hostler get machines`, from the
-web UI or from a Node's Events. If you only have a feeling:
+## What woke you?
+
+You have a machine's name and a reason, from an alert, from `hostler get machines`, from the web UI or from a Node's
+Events: below is an entry for each reason. You have an [alert](metrics.md#alerts):
+"""
+ALERTS: dict[str, tuple[str, ...]] = {
+    "HostlerMachinesFailed": ("CreationTimeout", "HealthTimeout", "VMGone", "StaleNode"),
+    "HostlerNotAuthorized": ("NotAuthorized", "CredentialsMissing", "WrongAccount"),
+    "HostlerHotUpdatesFail": ("UpdateFailed",),
+    "HostlerClassNotEverywhere": ("UpdateFailed", "UserFailed", "UserSilent"),
+    "HostlerClassParked": ("InternalError",),
+    "HostlerMachinesParked": ("InternalError",),
+    "HostlerRolloutStopped": ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "NewMachinesFail"),
+    "HostlerTooManyUnhealthy": ("TooManyUnhealthy",),
+    "HostlerMachinesNeverJoin": ("MachinesNeverJoin", "MachinesDieYoung"),
+    "HostlerPoolParked": ("InternalError",),
+    "HostlerControlPlaneBelowQuorum": ("NoReadyMachines", "BelowQuorum"),
+    "HostlerControlPlaneDegraded": (
+        "NoReadyMachines",
+        "UnmanagedNodes",
+        "ExcessIndexes",
+        "ExcessUpdatedReplicas",
+        "FailedReplacement",
+    ),
+    "HostlerControlPlaneHeld": ("BelowQuorum",),
+    "HostlerControlPlaneParked": ("InternalError",),
+    "HostlerPreservationEnds": ("PreservationEnds", "Preserved"),
+    "HostlerPreserveSlotsExhausted": ("FailedPreserved",),
+    "HostlerDrainBlocked": ("Draining",),
+    "HostlerDeadlinesNear": ("NodeNotSeen", "NodeNotReady", "Draining"),
+    "HostlerDriverThrottled": ("Throttled",),
+    "HostlerDriverCallsFail": ("ProviderError", "ProviderUnavailable"),
+    "HostlerCallsFail": ("APIUnreachable", "ActivityFailed"),
+    "HostlerQueueNotServed": (),
+    "HostlerWorkerStuck": (),
+    "HostlerNobodyCounts": (),
+}
+"""Reasons to begin with; none: `hostler doctor` has the words."""
+SEEN = """\
+You have only seen something:
+"""
+SYMPTOMS: dict[str, tuple[str, ...]] = {
+    "A new machine gets no VM": (
+        "OutOfCapacity",
+        "QuotaExceeded",
+        "NotAuthorized",
+        "CredentialsMissing",
+        "InvalidSpec",
+    ),
+    "Its VM runs, and no node joins": ("NodeNotSeen", "VMStopped", "DuplicateNode", "StaleNode"),
+    "Its node is there and gets no work": ("NodeNotReady", "StartupTaint", "PostStartUpdate", "ReadyTaint"),
+    "A machine is Unknown": ("NodeNotReady", "NodeUnhealthy", "NodeMissing", "VMNotRunning", "CannotConfirm"),
+    "An ill machine is not replaced": ("RepairPermit", "TooManyUnhealthy", "RepairBudget", "FailedPreserved"),
+    "A machine does not go": (
+        "Draining",
+        "PreDrainHook",
+        "HeldByOwner",
+        "PreTerminateHook",
+        "DeletingVM",
+        "Forgetting",
+    ),
+    "A rollout stands": (
+        "NewMachinesNotReady",
+        "Canary",
+        "WaitsForVMsToGo",
+        "ProgressDeadlineExceeded",
+        "RolloutPaused",
+    ),
+    "A changed tag does not arrive": ("UpdateFailed", "UpdateNotSupported", "Outdated"),
+    "Nothing happens in a whole cluster": ("APIUnreachable", "APIRefused", "ClusterPaused", "Unreachable"),
+}
+HEAD = """\
+## How to look
+
+If you only have a feeling:
 
 ```sh
-hostler doctor                       # settings, Temporal, workers, rights, API servers: what is wrong, and what to do
+hostler doctor                       # what waits for a person, and what is wrong: workers, API servers, Secrets, rights
+hostler tree                         # cluster, pools, revisions and machines, and the first thing wrong with each
 hostler get machines                 # phase and reason of each
 hostler describe machine NAME        # what it waits for, since when, until when, and what can be done
-hostler events machine NAME          # how it came to this
+hostler events machine NAME          # how it came to this; without machine NAME: all of the cluster
 hostler describe cluster CLUSTER     # whether its API server and its clouds answer
 ```
 
@@ -37,10 +111,8 @@ machine and CLUSTER its cluster; `--cluster CLUSTER` is not needed where it is t
 
 This page is made by `tools/runbook.py` from `resources/reasons/`: edit the words there, then `make runbook`.
 """
-WOKEN = """\
-## What woke you?
-
-What a machine or a pool waits for, why a machine Failed, and the conditions that it shows:
+INDEX = """\
+Everything that a machine or a pool waits for, why a machine Failed, and the conditions that it shows:
 """
 APPENDIX = """\
 ## Appendix: what only happens
@@ -58,10 +130,10 @@ def runbook() -> str:
     """The whole page."""
     woken = {heading: _of(heading, happenings=False) for heading in GROUPS}
     happened = {heading: _of(heading, happenings=True) for heading in GROUPS}
-    parts = [HEAD, WOKEN, *_index(woken), ""]
+    parts = [WOKEN, *_first(ALERTS), "", SEEN, *_first(SYMPTOMS), "", INDEX, *_index(woken), ""]
     warnings = [name for found in happened.values() for name, reason in found.items() if reason.warning]
     appendix = "What only happens is in the [appendix](#appendix-what-only-happens)"
-    parts += [wrapped(f"{appendix}; warnings among it: {_links(warnings)}."), ""]
+    parts += [wrapped(f"{appendix}; warnings among it: {_links(warnings)}."), "", HEAD]
     for heading, found in woken.items():
         if found:
             parts += [f"## {heading}", "", wrapped(_text(GROUPS[heading].about)), "", *_entries(found)]
@@ -84,6 +156,11 @@ def _index(by_heading: dict[str, dict[str, Reason]]) -> Iterator[str]:
             yield wrapped(f"- **{heading}**: {_links(found)}", indent="  ")
 
 
+def _first(where: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    for what, names in where.items():
+        yield wrapped(f"- **{what}**: {_links(names) or '`hostler doctor`'}", indent="  ")
+
+
 def _links(names: Iterable[str]) -> str:
     return ", ".join(f"[{name}](#{name.lower()})" for name in names)
 
@@ -91,7 +168,7 @@ def _links(names: Iterable[str]) -> str:
 def _entries(found: dict[str, Reason]) -> Iterator[str]:
     for name, reason in found.items():
         yield from (f"### {name}", "", wrapped(_text(reason.meaning)), "")
-        do = "" if reason.do == "Nothing." else reason.do
+        do = "" if reason.do == "Nothing." else reason.step
         parts = {"See": reason.see, "By itself": reason.by_itself, "Do": do, "Worry": reason.worry}
         lines = [wrapped(f"- **{what}:** {_text(said)}", indent="  ") for what, said in parts.items() if said]
         yield from [*lines, ""] if lines else []

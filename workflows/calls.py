@@ -11,8 +11,9 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
+    from planners.waits import REASON
     from resources.cluster.accounts import Account
-    from resources.errors import ErrorClass, ErrorInfo
+    from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, ErrorClass, ErrorInfo
 
 
 def short(first: timedelta) -> RetryPolicy:
@@ -65,6 +66,19 @@ class Failure:
     kind: str
     info: ErrorInfo
     details: tuple[Any, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What went wrong, with the cloud's code where its message does not have it."""
+        message, code = self.info.message, self.info.provider_code
+        return f"{message} ({code})" if code and code not in message else message
+
+    @property
+    def reason(self) -> str:
+        """The reason of the wait that follows."""
+        if self.kind == WRONG_ACCOUNT:
+            return WRONG_ACCOUNT
+        return MISSING_CREDENTIALS if self.kind == MISSING_CREDENTIALS else REASON[self.info.error_class]
 
 
 def failure_of(error: ActivityError) -> Failure:

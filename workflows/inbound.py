@@ -14,14 +14,16 @@ raises; a start that it cannot decode holds the workflow's id. So:
 A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
 it, as long as nothing follows from it. Narrowing a type changes all workflows that take it. Messages that fit their
 type, and that older workers took, are refused inside the sandbox, by a patch: an order of the future
-(resources/orders.py), and an intent of a person with a key that no intent has. Programs may be of a newer release, and
-are not held to the keys that this one knows.
+(resources/orders.py), a manifest that no API server would take (resources/judgement.py), an intent of a person with a
+key that no intent has, and a start or an intent with a value of another type than its field (resources/strict.py).
+Programs may be of a newer release, and are not held to the keys that this one knows.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Protocol, cast
 
@@ -43,19 +45,26 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from resources.converter import REFUSED, data_converter, refusal_payload
+    from resources.judgement import message
     from resources.names import is_name
     from resources.orders import too_far_ahead
     from resources.sound import fault, read_words, short
     from resources.spelling import did_you_mean
-    from resources.strict import strange
+    from resources.strict import strange, untyped
     from workflows.entity import ORDERS
 
 HEADER = "hostler-refused"
 """The header of a signal that says why it is refused. Only `admit` sets it."""
 STRANGE = "hostler-strange"
-"""The same header for what an older worker took."""
+"""The same header for keys that an older worker took."""
+MISTYPED = "hostler-mistyped"
+"""The same header for types that an older worker took; a start has it, too."""
+JUDGED = "judged-manifests"
+"""The patch of manifests whose names, labels, annotations and taints must be valid (resources/judgement.py)."""
 STRICT = "strict-intents"
 """The patch of intents whose keys must all be known."""
+TYPED = "strict-types"
+"""The patch of starts and intents whose values must have their fields' own types."""
 ANY = "renew"
 """A signal that every entity has: unknown signals are refused under this one's name, because the SDK keeps a signal
 without a handler in memory, and says nothing."""
@@ -99,20 +108,28 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
         elif job.HasField("initialize_workflow"):
             start = job.initialize_workflow
             if start.first_execution_run_id == act.run_id:  # neither continued nor reset: nothing is owned yet
-                _judge(f"the input of {defn.name}", defn.arg_types, start.arguments)
+                _judge_start(defn, start)
+
+
+def _judge_start(defn: workflow._Definition, start: Any) -> None:
+    _forget(start.headers, MISTYPED)
+    what = f"the input of {defn.name}"
+    if words := refusal(what, defn.arg_types, start.arguments):
+        _refuse(start.arguments, words)
+    elif words := _first(untyped, what, defn.arg_types, start.arguments):
+        start.headers[MISTYPED].CopyFrom(refusal_payload(words))
 
 
 def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
-    for header in (HEADER, STRANGE):
-        if header in signal.headers:
-            del signal.headers[header]
+    _forget(signal.headers, HEADER, STRANGE, MISTYPED)
     known = defn.signals.get(signal.signal_name)
     if known is not None:
         what = f"signal {signal.signal_name!r}"
         words = refusal(what, known.arg_types, signal.input, _parameters(known.fn))
-        an_intent = not words and signal.signal_name in defn.updates
-        if an_intent and (odd := _strange(what, known.arg_types, signal.input, by_signal=True)):
-            signal.headers[STRANGE].CopyFrom(refusal_payload(odd + _sender(signal.identity)))
+        if not words and signal.signal_name in defn.updates:  # an intent
+            for header, judged in ((STRANGE, strange), (MISTYPED, untyped)):
+                if odd := _first(partial(judged, by_signal=True), what, known.arg_types, signal.input):
+                    signal.headers[header].CopyFrom(refusal_payload(odd + _sender(signal.identity)))
     elif ANY in defn.signals:
         intents = sorted(filter(None, defn.updates))
         meant = did_you_mean(signal.signal_name[:60], intents) or f"; the signals are {', '.join(intents)}"
@@ -136,11 +153,25 @@ def _parameters(handler: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(handler).parameters)[1:]
 
 
-def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequence[str] = ()) -> None:
-    """Replaces refused arguments: the converter raises the words when the SDK decodes them."""
-    if words := refusal(what, hints, arguments, names) or _strange(what, hints, arguments):
-        del arguments[:]
-        arguments.append(refusal_payload(words))
+def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequence[str]) -> None:
+    """Judges what is in no history yet."""
+    judges = (partial(strange, by_signal=False), untyped)
+    said = chain([refusal(what, hints, arguments, names)], (_first(j, what, hints, arguments) for j in judges))
+    if words := next(filter(None, said), ""):
+        _refuse(arguments, words)
+
+
+def _refuse(arguments: Any, words: str) -> None:
+    """Replaces them: the converter raises the words when the SDK decodes them."""
+    del arguments[:]
+    arguments.append(refusal_payload(words))
+
+
+def _forget(headers: Any, *ours: str) -> None:
+    """Only `admit` sets these headers."""
+    for header in ours:
+        if header in headers:
+            del headers[header]
 
 
 def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], names: Sequence[str] = ()) -> str:
@@ -162,8 +193,10 @@ def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload],
     return ""
 
 
-def _strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], by_signal: bool = False) -> str:
-    found = (strange(h, p.data, by_signal) for h, p in zip(hints or (), payloads, strict=False))
+def _first(
+    judge: Callable[[Any, bytes], str], what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload]
+) -> str:
+    found = (judge(h, p.data) for h, p in zip(hints or (), payloads, strict=False))
     return next((f"{what}: {words}" for words in found if words), "")
 
 
@@ -206,7 +239,12 @@ class Inbound(WorkflowInboundInterceptor):
         if info.run_id != info.first_execution_run_id:
             return
         words = _misnamed(info.workflow_id) or too_far_ahead(list(input.args), workflow.now())
-        if words and workflow.patched(ORDERS):
+        patch = ORDERS
+        if not words:
+            words, patch = _misjudged(input.args), JUDGED
+        if not words and (mistyped := input.headers.get(MISTYPED)) is not None:
+            words, patch = mistyped.data.decode(), TYPED
+        if words and workflow.patched(patch):
             words = f"{info.workflow_type} cannot begin, and owns nothing yet: {words}"
             raise ApplicationError(words, type=REFUSED, non_retryable=True)
 
@@ -214,11 +252,15 @@ class Inbound(WorkflowInboundInterceptor):
         if (refused := input.headers.get(HEADER)) is not None:
             _entity().refuse(refused.data.decode())
             return
-        if (strange := input.headers.get(STRANGE)) is not None and workflow.patched(STRICT):
-            _entity().refuse(strange.data.decode())
-            return
+        for header, patch in ((STRANGE, STRICT), (MISTYPED, TYPED)):
+            if (odd := input.headers.get(header)) is not None and workflow.patched(patch):
+                _entity().refuse(odd.data.decode())
+                return
         if (ahead := too_far_ahead(list(input.args), workflow.now())) and workflow.patched(ORDERS):
             _entity().refuse(f"signal {input.signal!r}: {type_name(type(input.args[0]))}: {ahead}")
+            return
+        if (wrong := _misjudged(input.args)) and workflow.patched(JUDGED):
+            _entity().refuse(f"signal {input.signal!r}: {wrong}")
             return
         try:
             await super().handle_signal(input)
@@ -231,6 +273,8 @@ class Inbound(WorkflowInboundInterceptor):
     def handle_update_validator(self, input: HandleUpdateInput) -> None:
         if ahead := too_far_ahead(list(input.args), workflow.now()):
             raise ApplicationError(f"update {input.update!r}: {ahead}", type="Refused", non_retryable=True)
+        if wrong := _misjudged(input.args):
+            raise ApplicationError(f"update {input.update!r}: {wrong}", type="Refused", non_retryable=True)
         try:
             super().handle_update_validator(input)
         except TemporalError:
@@ -266,6 +310,11 @@ def _misnamed(id: str) -> str:
         return f"it was started as {short(id, 100)!r}, but its argument is that of {short(wanted, 100)!r}"
     odd = [short(name, 60) for name in wanted.split("/")[1:] if not is_name(name)]
     return f"{odd[0]!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'" if odd else ""
+
+
+def _misjudged(args: Sequence[Any]) -> str:
+    """What a cluster's API server would refuse of a manifest among the arguments."""
+    return next(filter(None, map(message, args)), "")
 
 
 def _entity() -> Refusing:

@@ -20,11 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from temporalio import workflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from resources.base import build_models
 from resources.errors import TOO_EARLY
 from workflows.inbound import Inbound, admit
 
@@ -69,6 +71,10 @@ class Tasks:
 @dataclass(frozen=True)
 class Runner(SandboxedWorkflowRunner):
     tasks: Tasks = field(default_factory=Tasks)
+
+    def prepare_workflow(self, defn: workflow._Definition) -> None:
+        build_models()  # here, because a workflow's first task has only seconds
+        super().prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         det = replace(det, interceptor_classes=[*det.interceptor_classes, Inbound])

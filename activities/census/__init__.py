@@ -1,1 +1,1 @@
-"""The census: metrics of all machines, classes and pools, counted beside the workflows."""
+"""The census: metrics of all machines, classes, pools and control planes, counted beside the workflows."""

@@ -1,8 +1,9 @@
 """The census: how many machines are in each phase, what they wait for, and whose deadline is near; how far the machines
-of each class are with its changes; how each pool is; and what is preserved or drained.
+of each class are with its changes; how each pool and control plane is; and what is preserved or drained.
 
-Every worker of workflows reads it from Temporal's visibility once in a while and shows it as gauges. Classes and pools
-are asked themselves, as their machines have no attribute for it. It is for people and alerts: nothing is decided by it.
+Every worker of workflows reads it from Temporal's visibility once in a while and shows it as gauges. Classes, pools and
+control planes are asked themselves, as their machines have no attribute for it. It is for people and alerts: nothing is
+decided by it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
 from activities.beside import beside
+from activities.census.control_planes import ControlPlaneGauges, ControlPlaneTally
 from activities.census.gauges import Answers, GaugeLabels, Gauges, log
 from activities.census.pools import PoolGauges, PoolTally
 from activities.census.preserved import PreservedGauges, PreservedTally, blocked
@@ -23,8 +25,10 @@ from activities.deps import Deps
 from activities.temporal.workflows import CLASS, MACHINE, POOL
 from resources import attributes
 from resources.base import format_duration
+from resources.control_plane.summary import ControlPlaneSummary
 from resources.machine_class.state import ClassProgress
 from resources.names import workflow_queue
+from resources.owner import CONTROL_PLANE
 from resources.pool.intents import PoolSummary
 
 NEAR = timedelta(minutes=10)
@@ -50,6 +54,9 @@ class Tally:
         self.preserved = PreservedTally()
         self.asked_pools: list[str] = []
         """Their workflow ids."""
+        self.control_planes = ControlPlaneTally()
+        self.asked_sets: list[str] = []
+        """Those of control planes."""
 
     def add(self, found: WorkflowExecution) -> None:
         """A machine that was started with plain JSON has no attributes until a worker takes it up: its phase is
@@ -66,6 +73,10 @@ class Tally:
         if found.workflow_type == POOL:
             self.pools.pools[(*place, why)] += 1
             self.asked_pools.append(found.id)
+            return
+        if found.workflow_type == CONTROL_PLANE.workflow:
+            self.control_planes.sets[(*place, why)] += 1
+            self.asked_sets.append(found.id)
             return
         self.machines[(*place, why)] += 1
         pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
@@ -92,7 +103,7 @@ class Census:
         self.deps = deps
         # Only this installation's machines: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
-        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}')"
+        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}', '{CONTROL_PLANE.workflow}')"
         self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
         self.machines = Gauges(deps.meter.create_gauge("hostler_machines", "Machines by phase and reason"))
         self.near = Gauges(
@@ -110,9 +121,11 @@ class Census:
         )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
+        self.control_planes = ControlPlaneGauges(deps.meter)
         self.preserved = PreservedGauges(deps.meter)
         self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
         self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
+        self._sets = Answers(deps, "summary", ControlPlaneSummary, "hostler_control_plane_machines")
 
     async def count(self) -> None:
         """Makes one listing, all pages. The gauges move only when every page has been read: half a list would look like
@@ -132,6 +145,9 @@ class Census:
         for summary in (await self._pools.ask(sorted(tally.asked_pools))).values():
             tally.pools.add(summary)
         self.pools.show(tally.pools)
+        for control_plane in (await self._sets.ask(sorted(tally.asked_sets))).values():
+            tally.control_planes.add(control_plane)
+        self.control_planes.show(tally.control_planes)
         self.time.set(int(tally.now.timestamp()))
 
 

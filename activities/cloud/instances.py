@@ -71,13 +71,13 @@ class InstancesActivities(Activities):
             if missing is not None and look.clock.now() - missing > GIVE_UP:
                 raise
             await look.remember()  # some may have been told before the call that failed
-            await look.reach(False, str(e), f"{type(e).__name__} {getattr(e, 'error_class', '')}")
+            await look.reach(False, _words(e), f"{type(e).__name__} {getattr(e, 'error_class', '')}", _unasked(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
             since |= {"answered": look.answered.timestamp()} if look.answered else {}
-            progress(message=str(e), reachable=False, trouble=look.trouble, **look.details(), **since)
+            progress(message=_words(e), reachable=False, trouble=look.trouble, **look.details(), **since)
             passing = not isinstance(e, SecretMissing) and e.error_class in PASSING
             pause = look.pause if passing else input.interval
-            raise NotYet(f"{input.account.key} cannot be listed: {e}", pause) from None
+            raise NotYet(f"{input.account.key} cannot be listed: {_words(e)}", pause) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
@@ -85,6 +85,15 @@ class InstancesActivities(Activities):
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told, owner=look.owner, opened=look.opened)
         raise NotYet(words, look.pause)
+
+
+def _words(e: Exception) -> str:
+    """Only the Secret is read in Kubernetes."""
+    return f"its Secret cannot be read: {e}" if isinstance(e, KubeError) else str(e)
+
+
+def _unasked(e: Exception) -> bool:
+    return isinstance(e, KubeError) and e.silent
 
 
 def _missing_since(before: dict[str, Any]) -> datetime:
@@ -282,7 +291,7 @@ class _Look:
             told = VmsTold(account=self.input.account.key, told=self.told, owner=self.owner, opened=self.opened)
             await cluster.signal("vms_told", told)
 
-    async def reach(self, reachable: bool, message: str, trouble: str = "") -> None:
+    async def reach(self, reachable: bool, message: str, trouble: str = "", unasked: bool = False) -> None:
         """Tells the cluster whether the cloud can be reached, when that changes or has another cause; meanwhile nothing
         is decided against a machine."""
         if (self.reachable, self.trouble) == (reachable, trouble):
@@ -294,5 +303,6 @@ class _Look:
             message=message,
             time=self.clock.now(),
             since=None if reachable else self.answered,
+            unasked=unasked,
         )
         await self.deps.client.get_workflow_handle(cluster_id(self.input.cluster)).signal("cloud_reachability", news)

@@ -21,7 +21,7 @@ from activities.kube.tokens import ensure_token, render, revoke_tokens
 from activities.kube.whose import is_of, provider_id_of
 from activities.temporal.announce import account_of, admit, use_account
 from activities.temporal.classes import report_progress
-from activities.temporal.records import cut_off, former_vm, standing
+from activities.temporal.records import began_here, cut_off, former_vm, standing
 from activities.userdata import UserData, user_data_of
 from drivers.base import (
     CreateMachineRequest,
@@ -52,6 +52,7 @@ from resources.cluster.accounts import AccountUse
 from resources.errors import ErrorClass
 from resources.machine_class.state import ClassId, ClassReport, UpdateState
 from resources.names import TAG_UID
+from resources.userdata import doubts
 
 RAREST = 4
 """Looks at a VM whose node does not join become rarer, up to this many intervals: many such VMs would use up the
@@ -118,6 +119,7 @@ class MachineActivities(Activities):
             uid=target.machine.uid if target.machine.uid != input.target.machine.uid else "",
             stale_node=stale.name if stale else None,
             stale=stale,
+            doubts=[] if adopted else doubts(given.text.get_secret_value()),
             user_data_version=secret.version,
             account_id=vm.account_id,
             tagged=bool(vm.installation),
@@ -200,7 +202,12 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
-        """Makes one pass per attempt, or a look while the VM shuts down, until it is gone."""
+        """Makes one pass per attempt, or a look while the VM shuts down, until it is gone. Where no VM was ever asked
+        for, none is looked for: what kept it from being asked for, a missing Secret, would keep it from being looked
+        for, too."""
+        known = input.asked or input.target.provider_id is not None
+        if not known and await began_here(self.deps.client):
+            return DeleteOutput()
         return await delete_until_gone(self.deps, input.target)
 
     async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
@@ -304,13 +311,19 @@ class MachineActivities(Activities):
             if e.error_class in REFUSALS and not target.account_id:
                 progress(message)
             raise
-        vm = await self._passes(cloud, request, answer, {ACCOUNT: opened})
+        vm = await self._passes(cloud, request, answer, target.poll, {ACCOUNT: opened})
         return vm if vm.account_id else vm.model_copy(update={"account_id": opened})
 
     async def _passes(
-        self, cloud: Cloud, request: CreateMachineRequest, answer: MachineStatus | Making, where: dict[str, str]
+        self,
+        cloud: Cloud,
+        request: CreateMachineRequest,
+        answer: MachineStatus | Making,
+        poll: timedelta,
+        where: dict[str, str],
     ) -> MachineStatus:
-        """Makes passes, from the first one of a creation until the VM has an id.
+        """Makes passes, from the first one of a creation until the VM has an id: when the driver says, or `poll` after
+        the one before where that is sooner, as a simulated cloud is.
 
         Raises StillMaking where that takes longer than the activity may, so that its workflow calls it again; NotWanted
         when the machine leaves meanwhile.
@@ -319,10 +332,10 @@ class MachineActivities(Activities):
         while isinstance(answer, Making):
             words = f"{answer.what} is being created"
             progress(words, **where)
-            spent = timedelta(seconds=time.monotonic() - began)
-            if spent + answer.again > longest / 2:  # the other half is for the call that follows
-                raise StillMaking(words, answer.again)
-            await asyncio.sleep(answer.again.total_seconds())
+            spent, again = timedelta(seconds=time.monotonic() - began), min(answer.again, poll)
+            if spent + again > longest / 2:  # the other half is for the call that follows
+                raise StillMaking(words, again)
+            await asyncio.sleep(again.total_seconds())
             if leaving := (await standing(self.deps.client)).leaving:
                 raise NotWanted(f"{leaving}: {words}, and is no longer waited for")
             answer = await cloud.once(cloud.driver.create_machine, request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from resources.machine.manifest import NodeTemplate, Taint
+from resources.names import PRESERVE_ANNOTATION
 
 
 def merge_map(live: dict[str, str], last: dict[str, str], wanted: dict[str, str]) -> dict[str, str | None]:
@@ -40,13 +41,33 @@ def merge_taints(live: list[dict[str, Any]], last: list[Taint], wanted: list[Tai
     return result if result != live else None
 
 
-def template_patch(node: dict[str, Any], last: NodeTemplate | None, wanted: NodeTemplate) -> dict[str, Any]:
-    """The merge patch that brings a Node to its template; empty when it is there. Taints carry the resourceVersion."""
+def merge_request(live: str | None, given: str | None, wanted: str | None) -> str | None:
+    """The value of the annotation `preserve` that should stand there. In a template it is a request, and is made once:
+    when it has been fulfilled, withdrawn or answered by a person with another value, no edit of the template makes it
+    again. Another value in the template is another request."""
+    answered = live not in (None, given)
+    return live if wanted == given or answered else wanted
+
+
+def template_patch(
+    node: dict[str, Any], last: NodeTemplate | None, wanted: NodeTemplate, given: str = ""
+) -> dict[str, Any]:
+    """The merge patch that brings a Node to its template; empty when it is there. Taints carry the resourceVersion.
+
+    `given`: the request to preserve that the template has made before, also on a former Node object.
+    """
     before = last or NodeTemplate()
     metadata = node["metadata"]
     patch: dict[str, Any] = {}
     labels = merge_map(metadata.get("labels") or {}, before.metadata.labels, wanted.metadata.labels)
-    annotations = merge_map(metadata.get("annotations") or {}, before.metadata.annotations, wanted.metadata.annotations)
+    there = metadata.get("annotations") or {}
+    annotations = merge_map(there, before.metadata.annotations, wanted.metadata.annotations)
+    annotations.pop(PRESERVE_ANNOTATION, None)
+    former = given or before.metadata.annotations.get(PRESERVE_ANNOTATION)
+    live = there.get(PRESERVE_ANNOTATION)
+    request = merge_request(live, former, wanted.metadata.annotations.get(PRESERVE_ANNOTATION))
+    if request != live:
+        annotations[PRESERVE_ANNOTATION] = request
     if labels:
         patch.setdefault("metadata", {})["labels"] = labels
     if annotations:

@@ -48,7 +48,9 @@ class NodeActivities(Activities):
         and is revoked."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await the_node(kube, input)
-        await rewrite(kube, node, lambda found: template_patch(found, input.last_applied, input.node_template))
+        await rewrite(
+            kube, node, lambda found: template_patch(found, input.last_applied, input.node_template, input.given)
+        )
         await revoke_tokens(kube, input.machine, input.attempt)
         await tell(kube, node, input.machine, input.story)
 

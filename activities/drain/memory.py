@@ -53,5 +53,7 @@ class Memory(Model):
     """Claims of more than one pod."""
     unknown: str = ""
     """Why volumes are not known, in words."""
+    told: list[str] = Field(default_factory=list)
+    """What the machine was told that is in the way."""
     idle: datetime | None = None
     """Since when no pod is waited for."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.base import Activities
 from activities.boundary import NotYet, last_progress, progress, translated
@@ -22,8 +23,9 @@ from activities.kube.client import Kube, node_path
 from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes
 from activities.kube.whose import Whose, whose
+from activities.temporal.workflows import tell as tell_workflow
 from resources.base import read_time
-from resources.calls.drain import DrainInput, DrainOutput
+from resources.calls.drain import DrainBlocked, DrainInput, DrainOutput
 from resources.errors import NOT_YET
 
 DEAD_AFTER = timedelta(minutes=5)
@@ -31,6 +33,8 @@ DEAD_AFTER = timedelta(minutes=5)
 stopped."""
 LOOKS = 5
 """How often a look at a Node that was drained before is tried: the look must not keep a VM."""
+TOLD = 5
+"""The most changes of what is in the way that a drain tells its machine."""
 ALIVE_WHEN = {"Ready": "True", "ReadonlyFilesystem": "False"}
 
 
@@ -72,12 +76,27 @@ class DrainActivities(Activities):
         try:
             output = await sweep.act()
             memory.attempt = attempt
+            await self._tell(sweep.stuck, memory)
         finally:
             # After a pass that failed half-way too: what it did is done.
             progress(sweep.words, **memory.model_dump(mode="json", by_alias=True, exclude_defaults=True))
         if output is None:
             raise NotYet(sweep.words, input.poll)
         return _over(input, output, unsure)
+
+    async def _tell(self, stuck: str, memory: Memory) -> None:
+        """Tells the machine what is in the way when it changes, for its story: nobody sees this activity's failures any
+        more once it is over. Nothing waits for it."""
+        if not stuck or stuck in memory.told or len(memory.told) == TOLD:
+            return
+        workflow_id = activity.info().workflow_id
+        assert workflow_id is not None
+        try:
+            await tell_workflow(self.deps.client, workflow_id, "drain_blocked", DrainBlocked(message=stuck))
+        except RPCError as e:
+            activity.logger.warning("the machine was not told what blocks its drain: %s", e)
+        else:
+            memory.told.append(stuck)
 
 
 async def _nodes(kube: Kube, input: DrainInput, memory: Memory, attempt: int) -> tuple[list[dict[str, Any]], bool]:

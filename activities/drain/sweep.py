@@ -87,9 +87,21 @@ class Sweep:
         return await self._end()
 
     @property
+    def _blocked(self) -> list[tuple[str, RefusedEviction]]:
+        refused = self.memory.refused
+        return [(name_of(p), refused[uid_of(p)]) for p in self._to_go if uid_of(p) in refused]
+
+    @property
+    def stuck(self) -> str:
+        """What is in the way, and was a pass ago: without what changes with each look."""
+        now = self.clock.now()
+        found = [f"{pod} {refused.words}" for pod, refused in self._blocked if refused.wait > self.input.poll]
+        late = [p for p in self._moving if pods.is_going(p) and now > pods.grace_ends(p, now)]
+        return words.first_of([*found, *(f"{name_of(p)} is terminating past its grace period" for p in late)])
+
+    @property
     def words(self) -> str:
-        memory, now = self.memory, self.clock.now()
-        blocked = [(name_of(p), memory.refused[uid_of(p)]) for p in self._to_go if uid_of(p) in memory.refused]
+        memory, now, blocked = self.memory, self.clock.now(), self._blocked
         before = next((m.pod or f"volume {next(iter(m.volumes))}" for m in memory.moves.values()), "")
         scene = words.Scene(
             now=now,
@@ -168,10 +180,12 @@ class Sweep:
         return RefusedEviction(words=why, advice=advice, wait=wait, again=self.clock.now() + again)
 
     async def _budgets_of(self, pod: Pod) -> list[budgets.Budget]:
+        """The budgets that select the pod; [] where they may not be read: they only make the words better."""
         namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
         if namespace not in self._budgets:
             self._budgets[namespace] = asyncio.create_task(calls.budgets_of(self.kube, namespace))
-        return [b for b in await self._budgets[namespace] if budgets.selects(b, labels)]
+        found, _ = await _permitted(self._budgets[namespace], [])
+        return [b for b in found if budgets.selects(b, labels)]
 
     async def _force(self, pod: Pod) -> None:
         """Forces the pod out; the eviction comes first (I12). The deadline has passed, or an operator insists."""
@@ -216,7 +230,7 @@ class Sweep:
         """What is waited for after the pod's eviction. Its volumes are those that no other pod shares and that are
         attached (not every volume ever is)."""
         claims = {c: outlives for c, outlives in pods.claims(pod).items() if c not in self.memory.shared}
-        found = await self._permitted(calls.claimed(self.kube, claims), {})
+        found = await self._known_volumes(calls.claimed(self.kube, claims), {})
         attached = await self._attached() if found else None
         volumes = {v: disk for v, disk in found.values() if attached and attached.holds(v, disk)}
         outlive = [v for c, (v, _) in found.items() if claims[c] and v in volumes and pods.comes_again(pod)]
@@ -250,7 +264,7 @@ class Sweep:
         known = {v for move in self.memory.moves.values() for v in move.volumes}
         used = pods.in_use(self._listed)
         for name in (await self._attached()).here.keys() - known:
-            volume = await self._permitted(calls.volume_of(self.kube, name), None)
+            volume = await self._known_volumes(calls.volume_of(self.kube, name), None)
             if volume and claim_of(volume) not in used and (disk := disk_of(volume)):
                 until = self.clock.now() + self.input.detach_timeout
                 self.memory.moves[name] = Move(volumes={name: disk}, until=until)
@@ -258,18 +272,15 @@ class Sweep:
     async def _attached(self) -> AttachedVolumes:
         if self._attachments is None:
             known = attachments((), self.nodes)
-            self._attachments = await self._permitted(read_attachments(self.kube, self.nodes), known)
+            self._attachments = await self._known_volumes(read_attachments(self.kube, self.nodes), known)
         return self._attachments
 
-    async def _permitted(self, call: Awaitable[T], otherwise: T) -> T:
+    async def _known_volumes(self, call: Awaitable[T], otherwise: T) -> T:
         """Awaits the call; `otherwise` without the right. Pods go even where the right that volumes need is missing."""
-        try:
-            return await call
-        except KubeError as e:
-            if e.status != 403:
-                raise
-            self._unknown = self.memory.unknown = f"volumes are not known: {e.message}"
-            return otherwise
+        found, refusal = await _permitted(call, otherwise)
+        if refusal:
+            self._unknown = self.memory.unknown = f"volumes are not known: {refusal}"
+        return found
 
     # -- the end
 
@@ -284,7 +295,7 @@ class Sweep:
             return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [memory.unknown])])
         attached = await self._attached()
         stays = [p for p in self._listed if pods.left_alone(p) and not pods.finished(p)] + self._back
-        staying = await self._permitted(calls.claimed(self.kube, pods.in_use(stays)), {})
+        staying = await self._known_volumes(calls.claimed(self.kube, pods.in_use(stays)), {})
         volumes = [] if self._unknown else attached.left(dict(staying.values()))
         now = self.clock.now()
         memory.idle = memory.idle or now
@@ -294,6 +305,16 @@ class Sweep:
             return None
         left += [f"volume {v} still attached" for v in volumes]
         return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [self._unknown])])
+
+
+async def _permitted(call: Awaitable[T], otherwise: T) -> tuple[T, str]:
+    """What the call answers, and ""; without the right to it `otherwise`, and the refusal."""
+    try:
+        return await call, ""
+    except KubeError as e:
+        if e.status != 403:
+            raise
+        return otherwise, e.message
 
 
 async def _all(calls: Iterable[Awaitable[object]]) -> None:

@@ -50,6 +50,11 @@ def blocker(scene: Scene) -> str:
     return "; ".join([text, *list(advice)[:SHOWN]])
 
 
+def first_of(stuck: Sequence[str]) -> str:
+    more = [f"{len(stuck) - SHOWN} more"] if len(stuck) > SHOWN else []
+    return "; ".join([*stuck[:SHOWN], *more])
+
+
 def _grace(end: datetime, now: datetime) -> str:
     return f"{'past its grace of' if now > end else 'grace until'} {moment(end, now)}"
 
@@ -68,5 +73,5 @@ def moment(time: datetime, now: datetime) -> str:
 
 
 def time_of_day(time: datetime) -> str:
-    """The time of day: 14:05, 14:03:20."""
-    return f"{time:%H:%M:%S}".removesuffix(":00")
+    """The time of day, short, for it stands many times in one line: 14:05 UTC, 14:03:20 UTC."""
+    return f"{f'{time:%H:%M:%S}'.removesuffix(':00')} UTC"

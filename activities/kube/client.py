@@ -22,6 +22,7 @@ from resources.base import cut, waited
 from resources.errors import ErrorClass
 from resources.names import is_segment
 from resources.settings import ClusterSettings, Settings
+from resources.words import cause
 
 Object = dict[str, Any]
 
@@ -208,7 +209,7 @@ class Kube:
                     yield event
         except (aiohttp.ClientError, TimeoutError, ValueError) as e:
             # ValueError: the connection was cut in the middle of an event
-            raise KubeError(0, "Unreachable", f"the watch of {self.name} broke: {e or type(e).__name__}") from None
+            raise KubeError(0, "Unreachable", f"the watch of {self.name} broke: {cause(e)}") from None
         finally:
             response.close()
 
@@ -283,7 +284,7 @@ class Kube:
             raise _no_credentials(e) from None
 
     def _unreachable(self, e: BaseException, why: str = "") -> KubeError:
-        words = str(e) or why or type(e).__name__
+        words = str(e) or why or cause(e)
         return KubeError(0, "Unreachable", f"the API server of {self.name} cannot be reached: {words}")
 
 

@@ -145,7 +145,7 @@ class Access:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        where = "in-cluster access" if self._settings.in_cluster else f"kubeconfig {self._kubeconfig or '(default)'}"
+        where = self._where()
         try:
             yield
         except CredentialsError as e:
@@ -157,15 +157,30 @@ class Access:
         except (AttributeError, KeyError, TypeError):  # somewhere there is no mapping where one should be
             raise SettingsError(f"cluster {self._name}: {where}: not a kubeconfig") from None
 
+    def _where(self) -> str:
+        """What the credentials are read from, and which setting says so."""
+        if self._settings.in_cluster:
+            return f"in-cluster access (clusters.{self._name}.inCluster)"
+        setting = f"clusters.{self._name}.kubeconfig"
+        if self._kubeconfig:
+            return f"kubeconfig {self._kubeconfig} ({setting})"
+        if given := os.environ.get("KUBECONFIG"):
+            return f"kubeconfig {given} ($KUBECONFIG; the settings have no {setting})"
+        return f"kubeconfig {DEFAULT_PLACE} (the settings have no {setting}, and $KUBECONFIG is not set)"
+
     def _read(self) -> tuple[_Section, _Section]:
         """The cluster and the user of the context."""
         if self._settings.in_cluster:
             return _pod()
         places = self._kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser(DEFAULT_PLACE)
-        kubeconfig = KubeConfigMerger(places).config
-        if kubeconfig is None:
-            raise ValueError("there is none")
-        context = kubeconfig["contexts"].get_with_name(self._settings.context or kubeconfig["current-context"])
+        files = [p for p in places.split(os.pathsep) if p and Path(p).expanduser().exists()]
+        if not files:
+            raise ValueError("there is no such file")
+        kubeconfig = KubeConfigMerger(os.pathsep.join(files)).config
+        context_name = self._settings.context or kubeconfig.safe_get("current-context")
+        if not context_name:
+            raise ValueError(f"it has no current-context: set one, or clusters.{self._name}.context in the settings")
+        context = kubeconfig["contexts"].get_with_name(context_name)
         chosen = context["context"]
         cluster = _Section(kubeconfig["clusters"].get_with_name(chosen["cluster"])["cluster"])
         named = chosen.safe_get("user")

@@ -19,11 +19,10 @@ from pydantic import SecretStr
 from activities.kube.client import Kube, KubeError, secret_path
 from resources.calls.machine import MachineRef
 from resources.names import TAG_UID
+from resources.userdata import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN
 
 NAMESPACE = "kube-system"
 _ALPHABET = string.ascii_lowercase + string.digits
-PLACEHOLDER_TOKEN = "<<BOOTSTRAP_TOKEN>>"
-PLACEHOLDER_NAME = "<<MACHINE_NAME>>"
 
 
 def token_id(uid: str, attempt: int) -> str:

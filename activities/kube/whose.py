@@ -14,6 +14,7 @@ from typing import Any
 
 from resources.base import EARLIEST, format_duration, read_time
 from resources.clouds import provider_key
+from resources.words import utc
 
 Node = dict[str, Any]
 
@@ -100,5 +101,5 @@ def alive(node: Node, renewed: datetime | None, now: datetime, silent_for: timed
     written = (node["metadata"]["creationTimestamp"], ready.get("lastHeartbeatTime"), ready.get("lastTransitionTime"))
     last = max(t for t in [*map(read_time, written), renewed, EARLIEST] if t)
     if now - last < silent_for:
-        return f"node {name} showed life at {last:%Y-%m-%d %H:%M:%S}, less than {format_duration(silent_for)} ago"
+        return f"node {name} showed life at {utc(last)}, less than {format_duration(silent_for)} ago"
     return ""

@@ -11,12 +11,12 @@ from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.temporal.workflows import CLUSTER, described
 from resources import starts
+from resources.attributes import MEMO_OWNERS
 from resources.calls.machine import Target
 from resources.cluster.accounts import Account, AccountUse
 from resources.histories import cluster_begins
 from resources.machine.state import ClassSnapshot
 from resources.names import cluster_id
-from resources.starts import MEMO_OWNERS
 
 ADMITTED_FOR = 60.0
 """Seconds; as long as a VM may be there before the account's watch has seen it."""

@@ -144,4 +144,8 @@ def _message(input: TellMachinesInput) -> tuple[str, list[object]]:
         return "slot_taken", [input.slot_taken]
     if input.template is not None:
         return "template_changed", [input.template]
+    if input.hook is not None:
+        return "hook", [input.hook]
+    if input.owner is not None:
+        return "owner_changed", [input.owner]
     return "report_again", []

@@ -50,6 +50,14 @@ async def standing(client: Client) -> Standing:
     return Standing(leaving, described.raw_description.workflow_extended_info.HasField("last_reset_time"))
 
 
+async def began_here(client: Client) -> bool:
+    """Whether the activity's run is the first of its chain: it goes on from no other, which may have asked for more, or
+    was reset, than the state says."""
+    info = activity.info()
+    assert info.workflow_id is not None
+    return await _chain(client, info.workflow_id, info.workflow_run_id) == info.workflow_run_id
+
+
 async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
     """The uid of a machine's run; "" when it has not asked a cloud for anything yet.
 

@@ -20,8 +20,8 @@ from resources.clouds import UnknownScope
 from resources.cluster.accounts import Account, AccountUse
 from resources.cluster.state import Left, LeftInput, UsesFound, UsesInput
 from resources.machine.state import ClassSnapshot, MachineState
-from resources.names import class_id
-from resources.owner import KINDS, workflows_of_owners
+from resources.names import class_id, machine_id
+from resources.owner import KINDS, Owner, workflows_of_owners
 
 PATIENCE = timedelta(seconds=5)
 """The time for one workflow to answer: a class whose code fails must not keep the others from being found."""
@@ -100,18 +100,19 @@ class UsesActivities(Activities):
     async def find_left(self, input: LeftInput) -> Left:
         """Machines and their owners in the cluster, by visibility, which is about a second behind."""
         kinds = {"machine": MACHINE} | {kind.word: kind.workflow for kind in KINDS.values()}
-        found = [await self._some(running(kind, cluster=input.cluster), word) for word, kind in kinds.items()]
+        found = [await self._some(input.cluster, word, kind) for word, kind in kinds.items()]
         return Left(words=" and ".join(filter(None, found)))
 
-    async def _some(self, query: str, kind: str) -> str:
-        names = [
-            execution.id.rsplit("/", 1)[-1] async for execution in self.deps.client.list_workflows(query, limit=SOME)
-        ]
-        if not names:
+    async def _some(self, cluster: str, word: str, kind: str) -> str:
+        query = running(kind, cluster=cluster)
+        found = [execution.id async for execution in self.deps.client.list_workflows(query, limit=SOME)]
+        if not found:
             return ""
+        owners = [(workflow_id, Owner.of_id(cluster, workflow_id)) for workflow_id in found]
+        names = [o.name if o else workflow_id.removeprefix(machine_id(cluster, "")) for workflow_id, o in owners]
         count = max(await self._count(query), len(names))
         some = ", ".join(sorted(names)) + (", …" if count > len(names) else "")
-        return f"{count} {kind}{'s' if count > 1 else ''} ({some})"
+        return f"{count} {word}{'s' if count > 1 else ''} ({some})"
 
     async def _count(self, query: str) -> int:
         return (await self.deps.client.count_workflows(query)).count

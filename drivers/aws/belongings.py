@@ -10,7 +10,7 @@ from drivers.aws.calls import Ec2, Resource
 from drivers.aws.tags import tags_of
 from drivers.base import Identity
 from drivers.tags import released_value
-from resources.clouds.aws import TAG_RULES
+from resources.clouds.aws.spec import TAG_RULES
 from resources.clouds.base import OUR_TAGS, Tags
 from resources.names import TAG_RELEASED, TAG_UID
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import botocore.session
 from botocore import xform_name
@@ -24,11 +22,10 @@ from drivers.aws.failures import translate
 from drivers.base import DriverSettings
 from drivers.errors import DriverError
 from drivers.failures import words_of
+from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered
 from resources.endpoints import in_clear
 from resources.errors import ErrorClass
 
-MAX_CLIENTS = 64
-"""A client takes some megabytes; the least recently used one goes first."""
 ACCOUNT_KNOWN_FOR = 300.0
 """Seconds that an access key's account is remembered. AWS never gives a key to another account."""
 REFUSED = frozenset(
@@ -46,7 +43,6 @@ REFUSED = frozenset(
 PAGE = 500
 """Resources a page; EC2 takes 5 to 1000."""
 
-T = TypeVar("T")
 Resource = dict[str, Any]
 """An instance, a volume, …, as EC2 describes it."""
 
@@ -72,19 +68,20 @@ class Ec2Connection:
         return known[1]
 
 
-class Ec2:
-    """The API of one region with one set of credentials. Thread-safe, as botocore's clients are."""
+class Ec2(AccountSession[Ec2Connection]):
+    """The API of one region with one set of credentials."""
+
+    REFUSED = REFUSED
+    FAILURES = (ClientError, BotoCoreError, ResponseParserError, OSError)
 
     def __init__(
         self, connect: Callable[[], Ec2Connection], region: str, *, fixed: bool, hidden: Sequence[str] = ()
     ) -> None:
-        """`fixed`: a new connection would have the same credentials."""
+        super().__init__(connect, hidden=hidden, fixed=fixed)
         self.region = region
-        self._fixed = fixed
-        self._connect = connect
-        self._connection = connect()
-        self._lock = threading.Lock()
-        self._hidden = tuple(hidden)
+
+    def translated(self, operation: str, error: Exception, hide: Sequence[str]) -> DriverError:
+        return translate(operation, error, hide)
 
     def call(self, operation: str, *, renew: bool = True, **parameters: Any) -> Resource:
         """One request, one answer. `renew` False: no other credentials than those that `account` was asked with, even
@@ -93,34 +90,11 @@ class Ec2:
         def ask(connection: Ec2Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
-        return self._ask(operation, ask, words_of(parameters.get("UserData") or ""), renew and not self._fixed)
+        return self.ask(operation, ask, words_of(parameters.get("UserData") or ""), renew)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""
-        return self._ask("GetCallerIdentity", Ec2Connection.account, (), not self._fixed)
-
-    def _ask(self, operation: str, ask: Callable[[Ec2Connection], T], hide: Sequence[str], renew: bool) -> T:
-        """Asks, and where the credentials are refused reads them again, once: a role's session may have been revoked
-        before its time, the worker's own profile rewritten. A call that is refused has changed nothing."""
-        used = self._connection
-        try:
-            return self._once(operation, ask, used, hide)
-        except DriverError as e:
-            if not renew or e.provider_code not in REFUSED:
-                raise
-        with self._lock:
-            if self._connection is used:
-                self._connection = self._connect()
-        return self._once(operation, ask, self._connection, hide)
-
-    def _once(self, operation: str, ask: Callable[[Ec2Connection], T], use: Ec2Connection, hide: Sequence[str]) -> T:
-        failure: DriverError
-        try:
-            return ask(use)
-        except (ClientError, BotoCoreError, ResponseParserError, OSError) as e:
-            failure = translate(operation, e, (*self._hidden, *hide))
-        # Raised out here, where it has neither cause nor context: botocore's exceptions hold the request.
-        raise failure
+        return self.ask("GetCallerIdentity", Ec2Connection.account)
 
     def pages(self, operation: str, key: str, **parameters: Any) -> Iterator[Resource]:
         """Items under `key` on all pages. A page may be empty and still not be the last."""
@@ -169,20 +143,12 @@ class Clients:
 
     def __init__(self, settings: DriverSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], Ec2] = OrderedDict()
+        self._kept = Remembered[tuple[str, str], Ec2](MAX_SESSIONS)
 
     def get(self, region: str, secret: Mapping[str, SecretStr]) -> Ec2:
         """Returns the client. Raises DriverError of class auth for a Secret that is incomplete."""
         credentials = from_secret(secret)
-        key = (region, credentials.digest)
-        with self._lock:  # making one takes long; a second thread waits for it instead of making another
-            if key not in self._kept:
-                self._kept[key] = self._make(region, credentials)
-            self._kept.move_to_end(key)
-            while len(self._kept) > MAX_CLIENTS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+        return self._kept.get_or_make((region, credentials.digest), lambda: self._make(region, credentials))
 
     def _make(self, region: str, credentials: Credentials) -> Ec2:
         connect = partial(self._connect, region, credentials)

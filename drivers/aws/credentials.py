@@ -1,4 +1,5 @@
-"""Credentials of a Secret, under the keys that Gardener uses (machine-controller-manager-provider-aws, secret.yaml)."""
+"""Credentials of a Secret, under the keys that Gardener uses (machine-controller-manager-provider-aws, secret.yaml), or
+OpenShift (`aws_…`)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from pydantic import SecretStr
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 
-ACCESS_KEY = ("providerAccessKeyId", "accessKeyID")
-SECRET_KEY = ("providerSecretAccessKey", "secretAccessKey")
+ACCESS_KEY = ("providerAccessKeyId", "accessKeyID", "aws_access_key_id")
+# Each of these belongs to the one at the same place above.
+SECRET_KEY = ("providerSecretAccessKey", "secretAccessKey", "aws_secret_access_key")
 TOKEN_FILE = "workloadIdentityTokenFile"
 ROLE = "roleARN"
 _USER_DATA = "userData"  # the same Secret may hold it; it is no credential
@@ -59,7 +61,8 @@ def from_secret(secret: Mapping[str, SecretStr]) -> Credentials:
         return Credentials(access_key=access, secret_key=key)
     if access or key:
         there, missing = (ACCESS_KEY, SECRET_KEY) if access else (SECRET_KEY, ACCESS_KEY)
-        raise _missing(f"{' or '.join(missing)} is missing, although it has {' or '.join(there)}")
+        spelling = next(n for n, name in enumerate(there) if values.get(name))
+        raise _missing(f"{missing[spelling]} is missing, although it has {there[spelling]}")
     others = sorted(set(values) - {_USER_DATA})
     if others:
         raise _missing(

@@ -21,7 +21,7 @@ from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
 from drivers.errors import DriverError
 from drivers.failures import combine
 from drivers.tags import released_value
-from resources.clouds.aws import TAG_RULES
+from resources.clouds.aws.spec import TAG_RULES
 from resources.clouds.base import OUR_TAGS
 from resources.errors import ErrorClass
 from resources.names import TAG_RELEASED, TAG_UID

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-
 from drivers.aws import deletion, hot_update, instances, launch, poststart
 from drivers.aws.calls import Clients, Ec2
 from drivers.base import (
@@ -23,6 +20,7 @@ from drivers.base import (
     UpdateMachineResponse,
 )
 from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.sessions import Remembered
 from resources.errors import ErrorClass
 
 EBS_CSI = "ebs.csi.aws.com"
@@ -34,8 +32,7 @@ class AwsDriver:
 
     def __init__(self, settings: DriverSettings) -> None:
         self._clients = Clients(settings)
-        self._roots: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._roots = Remembered[tuple[str, str], str](MAX_IMAGES)
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
         """Makes one RunInstances with the token as ClientToken, and answers from its reply, as reads may lag behind it.
@@ -113,19 +110,15 @@ class AwsDriver:
     def _root_device(self, ec2: Ec2, image: str) -> str:
         """The image's root device, e.g. /dev/xvda. It never changes for an image, so each is asked for once."""
         key = (ec2.region, image)
-        with self._lock:
-            if key in self._roots:
-                return self._roots[key]
+        if known := self._roots.get(key):
+            return known
         images = ec2.call("DescribeImages", ImageIds=[image]).get("Images", ())
         root = next((i.get("RootDeviceName") for i in images), None)
         if not root:
             raise DriverError(
                 ErrorClass.NOT_FOUND, f"image {image} is not in {ec2.region}, or not shared with this account"
             )
-        with self._lock:
-            self._roots[key] = root
-            while len(self._roots) > MAX_IMAGES:
-                self._roots.popitem(last=False)
+        self._roots.put(key, str(root))
         return str(root)
 
 

@@ -19,7 +19,7 @@ from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, plan_update
 from drivers.updating import UpdateTarget, answer
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws.spec import AwsProviderSpec
 from resources.clouds.base import shown_key
 from resources.errors import PASSING, ErrorClass
 from resources.names import TAG_UID

@@ -12,7 +12,7 @@ from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest, parsed
 from drivers.errors import DriverError
-from resources.clouds.aws import (
+from resources.clouds.aws.spec import (
     PLACEMENT,
     AwsProviderSpec,
     BlockDevice,

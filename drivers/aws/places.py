@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.aws.calls import Resource
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws.spec import AwsProviderSpec
 
 ROOT = (None, "", "/root")
 """What a spec writes for whatever device the image boots from."""

@@ -12,7 +12,7 @@ from drivers.aws.places import by_place
 from drivers.base import Identity
 from drivers.errors import DriverError
 from drivers.failures import combine
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws.spec import AwsProviderSpec
 from resources.errors import ErrorClass
 from resources.names import TAG_INSTALLATION
 

@@ -7,7 +7,7 @@ from typing import Any
 from drivers.base import Identity
 from drivers.tags import launch_tags
 from resources.clouds import Tags
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws.spec import AwsProviderSpec
 
 RESOURCES = (("instance", "vm"), ("volume", "disk"), ("network-interface", "nic"))
 """EC2's name of a resource, and the class's name for it."""

@@ -1,4 +1,5 @@
-"""What a cluster tells its pools: whether everything they decide by can be seen, and whether a person has paused it.
+"""What a cluster tells its pools: whether everything they decide by can be seen, and whether a person has paused or
+frozen it.
 
 Invariant I5: nothing is destroyed while the truth is unknown.
 """
@@ -22,6 +23,8 @@ def news_of(s: ClusterState, now: datetime) -> ClusterNews:
     said = {"reachable": not trouble, "message": trouble, "silent": found, "paused": s.pause is not None}
     if s.pause is not None:
         said |= {"paused_by": s.pause.requested_by, "reason": s.pause.reason}
+    if s.freeze is not None and s.freeze.holds(now):
+        said |= {"freeze": s.freeze}
     if s.news is None:
         return ClusterNews(**said, time=now)
     if ClusterNews(**said, time=s.news.time) == s.news:
@@ -54,4 +57,5 @@ def to_search(s: ClusterState) -> bool:
     """Whether to look for pools older than this workflow: those of a former one that was ended from outside. Not before
     there is something to tell them, because the last news from the former one may no longer hold."""
     told = bool(s.pools) or s.ended is not None
-    return not s.searched and (told or s.pause is not None or bool(troubles(s)))
+    held = s.pause is not None or s.freeze is not None
+    return not s.searched and (told or held or bool(troubles(s)))

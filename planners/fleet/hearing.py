@@ -11,10 +11,11 @@ from datetime import datetime
 from planners.fleet import pace
 from planners.machine.hot_update import is_hash_of
 from planners.waits import WAIT
-from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm, priority_of
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.membership import MemberReport
 from resources.fleet.revision import Pace, Revision
 from resources.machine.preservation import PreservedBy
+from resources.machine.priority import priority_of
 from resources.machine.state import ClassSnapshot, Phase
 from resources.timings import Timings
 
@@ -145,9 +146,9 @@ def pace_after(
     died = former.trouble is Trouble.NONE and report.trouble is not Trouble.NONE
     if died or report.failure is None or report.phase not in pace.COMING:
         return after
-    error = report.failure.error_class
+    error, reason = report.failure.error_class, report.failure.reason
     wait = timings.retry.get(error, WAIT[error])
-    return pace.create_failed(after, error, f"{report.machine}: {report.failure.message}", now, jitter, wait)
+    return pace.create_failed(after, error, f"{report.machine}: {report.failure.message}", now, jitter, wait, reason)
 
 
 def _lived_before_there_were_brakes(

@@ -102,6 +102,12 @@ def backing_off(pace: Pace, now: datetime) -> bool:
     return pace.reason in DEATHS and pace.until is not None and now < pace.until
 
 
+def refused(pace: Pace) -> bool:
+    """Whether the last create calls failed: they are tried again after the back-off, and until one has its VM the same
+    trouble lasts."""
+    return bool(pace.reason) and pace.reason not in DEATHS
+
+
 def coming(pace: Pace, member: Member) -> bool:
     """Whether it counts against the window: it is on its way to a VM, or, where none has lasted, to Running."""
     if pace.suspect:
@@ -158,13 +164,20 @@ def forgive(pace: Pace) -> Pace:
 
 
 def create_failed(
-    pace: Pace, error: ErrorClass, message: str, now: datetime, jitter: float, wait: timedelta | None = None
+    pace: Pace,
+    error: ErrorClass,
+    message: str,
+    now: datetime,
+    jitter: float,
+    wait: timedelta | None = None,
+    reason: str = "",
 ) -> Pace:
     """The pace after a machine's create call failed. Failures within a window are the same trouble: they neither
-    prolong it nor make the next one longer. `wait`: replaces the error class's own."""
+    prolong it nor make the next one longer. `wait` and `reason`: replace the error class's own."""
     if error in NO_SIGN or (pace.until is not None and now < pace.until):
         return pace
-    return _back_off(pace, REASON[error], message, WAIT[error] if wait is None else wait, now, jitter)
+    reason = REASON[error] if reason in ("", *DEATHS) else reason  # anybody may send a report
+    return _back_off(pace, reason, message, WAIT[error] if wait is None else wait, now, jitter)
 
 
 def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: datetime, jitter: float) -> Pace:

@@ -13,6 +13,7 @@ from planners.fleet.steps import Wait
 from resources.fleet.member import Member, Permit, Trouble, Vm
 from resources.fleet.revision import Pace
 from resources.machine.state import Phase
+from resources.words import utc
 
 
 def lost_its_vm(member: Member) -> bool:
@@ -61,8 +62,8 @@ def in_turn(
 def resting(pace: Pace, now: datetime) -> Wait | None:
     """Why no repair begins now, though one might: a storm is barely over, or replacements die young."""
     if backing_off(pace, now):
-        return Wait(pace.reason, f"No repair begins before {pace.until:%Y-%m-%d %H:%M:%S}: {pace.message}")
+        return Wait(pace.reason, f"No repair begins before {utc(pace.until)}: {pace.message}")
     if pace.repairs_from is not None and now < pace.repairs_from:
         words = "too many machines were unhealthy until recently, and the others may still recover"
-        return Wait("RepairsRest", f"No repair begins before {pace.repairs_from:%Y-%m-%d %H:%M:%S}: {words}")
+        return Wait("RepairsRest", f"No repair begins before {utc(pace.repairs_from)}: {words}")
     return None

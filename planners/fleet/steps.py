@@ -72,7 +72,16 @@ class MarkNodes:
     message: str
 
 
-Step = Create | Delete | GrantPreservation | TakeSlots | GrantPermit | MarkNodes
+@dataclass(frozen=True)
+class LiftHold:
+    """The owner's word to machines that leave: they need not stay for its sake."""
+
+    names: tuple[str, ...]
+    reason: str
+    message: str
+
+
+Step = Create | Delete | GrantPreservation | TakeSlots | GrantPermit | MarkNodes | LiftHold
 
 
 @dataclass(frozen=True)
@@ -96,5 +105,5 @@ class Plan:
 
 STOPPED = ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "RolloutAborted", "TooManyUnhealthy", "MemberLost")
 """Reasons of waits that a person should look at."""
-HELD = ("RolloutPaused", "Canary", "ClusterPaused")
+HELD = ("RolloutPaused", "Canary", "ClusterPaused", "Approval", "Frozen")
 """Reasons of waits that a person has wanted."""

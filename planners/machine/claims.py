@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from resources.machine.advice import GONE
 from resources.machine.facts import VmFacts
 from resources.machine.state import Look, MachineState, VmClaim
 from resources.timings import Timings
 
 CONTRADICTION = "VMContradiction"
 """The condition of a machine whose VM the cloud does not find, or says to be off, while its kubelet lives."""
-GONE = "gone"
-"""A VM's state when a fresh read by id has found nothing."""
 WELL = ("pending", "running")
 RAREST = timedelta(minutes=5)
 """The longest wait between two looks at a contradiction that lasts."""

@@ -6,11 +6,23 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from planners.machine.health import Health
 from planners.waits import FIRST, REASON, Tries, wait_after
-from resources.base import later, seconds
-from resources.errors import Code, ErrorClass, ErrorInfo
-from resources.machine.state import Attempt, ClassSnapshot, OperationState, OperationType, Phase
+from resources.base import format_duration, later, seconds, whole_seconds
+from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
+from resources.machine.state import (
+    Attempt,
+    ClassSnapshot,
+    FailureStreak,
+    MachineState,
+    OperationState,
+    OperationType,
+    Phase,
+)
 from resources.timings import Timings
+
+IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
+"""Reasons of a machine whose call is under way: they say nothing about what holds it up."""
 
 
 def token_of(uid: str, attempt: int) -> str:
@@ -38,6 +50,13 @@ def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid
         return former
     number = former.number + 1 if former else 1
     return Attempt(number=number, token=token_of(uid, number), started=now, machine_class=current)
+
+
+def may_have_asked(before: bool, failure: str, account_id: str) -> bool:
+    """Whether a create call may have asked the cloud for a VM, now that one has failed with this type: not for want of
+    a Secret, which is read before. `before`: whether an earlier one may have; `account_id`: where an earlier try of
+    this one may have."""
+    return before or failure != MISSING_CREDENTIALS or bool(account_id)
 
 
 @dataclass(frozen=True)
@@ -143,3 +162,39 @@ def again_after_update(
 ) -> Retry:
     failed = after_failed_create(info, now, timings, reason, tries)
     return replace(failed, phase=Phase.PENDING, operation=OperationType.UPDATE)
+
+
+# -- too late ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Late:
+    """Why a machine is not Running at its creation deadline."""
+
+    cause: FailureStreak | None
+    """What held it up, and since when: that, and not the clock, is what a person must see. None: only the clock is
+    known."""
+    message: str
+    """The cause's own words first."""
+
+
+def why_late(s: MachineState, now: datetime, health: Health | None = None, found: str = "") -> Late:
+    """What held a machine up. `health`: of the Node of a machine that has a VM; `found`: what fresh looks saw besides.
+
+    A step of ours that was refused is the cause; without one, it is what the Node lacks.
+    """
+    operation, waiting, limit = s.status.last_operation, s.status.waiting_for, format_duration(s.spec.creation_timeout)
+    failed = operation.description if operation and operation.state == OperationState.FAILED else ""
+    cause = s.trouble if failed or health is None or health.healthy else None
+    refused = s.create_failure.message if cause and health is None and s.create_failure else ""
+    waited = waiting if waiting and (health is None or (cause and waiting.reason == cause.reason)) else None
+    words = failed or refused or (waited.message if waited else "")
+    if cause is not None:
+        words = f"{words} (for {format_duration(whole_seconds(now - cause.since))})"
+    elif health is not None and not health.healthy:
+        cause = FailureStreak(reason=health.reason, since=s.made or now)
+    elif waited is not None and waited.reason not in IN_FLIGHT:
+        cause = FailureStreak(reason=waited.reason, since=waited.since)
+    if health is not None and not (found and health.reason == "NodeNotSeen"):  # the looks say why it was not seen
+        words = "; ".join(filter(None, (words, health.message)))
+    return Late(cause, "; ".join(filter(None, (words, found, f"not Running within creationTimeout ({limit})"))))

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from planners.machine.claims import GONE, WELL, kubelet_lives
+from planners.machine.claims import WELL, kubelet_lives
 from resources.base import format_duration, later, whole_seconds
+from resources.machine.advice import GONE
 from resources.machine.facts import NodeFacts, VmFacts
 from resources.machine.state import Illness, Look, Phase
 from resources.names import STARTUP_TAINTS
 from resources.timings import Timings
+from resources.words import utc, utc_clock
 
 KUBELET_REPORTS = timedelta(minutes=5)
 """The longest time between two status writes of a kubelet (its nodeStatusReportFrequency)."""
@@ -164,9 +166,9 @@ def confirm(
     renewed = look.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False")
     if moved and renewed and not_its_own_word and look.time < deadline + KUBELET_REPORTS:
-        words = f"{health.message}; but its kubelet is alive: it renewed its Lease at {renewed:%H:%M:%S}"
+        words = f"{health.message}; but its kubelet is alive: it renewed its Lease at {utc_clock(renewed)}"
         return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm, look)
-    lease = f"Lease last renewed at {renewed:%Y-%m-%d %H:%M:%S}" if renewed else "no Lease"
+    lease = f"Lease last renewed at {utc(renewed)}" if renewed else "no Lease"
     apart = format_duration(whole_seconds(look.time - before.time))
     seen = f"confirmed by two fresh looks, {apart} apart: {lease}, VM {look.vm.state}"
     found = f"{health.message} now, but was not all the time" if health.healthy else health.message
@@ -177,7 +179,7 @@ def confirm(
 def contradiction(provider_id: str, look: Look) -> str:
     """Words for a look that saw the Lease move."""
     renewed = look.node.lease_renewed
-    at = f" at {renewed:%H:%M:%S}" if renewed else ""
+    at = f" at {utc_clock(renewed)}" if renewed else ""
     said = f"does not find {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
     return f"the cloud {said}, but the kubelet of node {look.node.node.name} is alive: it renewed its Lease{at}"
 

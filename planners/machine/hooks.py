@@ -10,6 +10,7 @@ from datetime import datetime
 from resources.machine.hooks import HookChange, HookIntent, HookOverrides
 from resources.machine.manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks, check_hook_name, check_hook_owner
 from resources.machine.state import MachineState
+from resources.owner import Owner
 
 HELD = {HookKind.PRE_DRAIN: "the drain", HookKind.PRE_TERMINATE: "the deletion of the VM"}
 CONDITION = {HookKind.PRE_DRAIN: "Drainable", HookKind.PRE_TERMINATE: "Terminable"}
@@ -18,10 +19,17 @@ NAMED = 3
 """How many hooks a message names; `hostler hook list` has them all."""
 
 
-def refusal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent, deleting: bool) -> str:
-    """Why an intent is refused, and what to do; "" where nothing speaks against it."""
+def refusal(
+    machine: str,
+    spec: LifecycleHooks,
+    hooks: HookOverrides,
+    intent: HookIntent,
+    deleting: bool,
+    owner: Owner | None = None,
+) -> str:
+    """Why an intent is refused, and what to do; "" where nothing speaks against it. `owner`: the machine's."""
     if intent.remove:
-        return _no_removal(machine, spec, hooks, intent)
+        return _no_removal(machine, spec, hooks, intent, owner)
     try:
         check_hook_name(intent.name)
         check_hook_owner(intent.owner)
@@ -43,7 +51,9 @@ def refusal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: Ho
     return ""
 
 
-def _no_removal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent) -> str:
+def _no_removal(
+    machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent, owner: Owner | None
+) -> str:
     kinds = [intent.kind] if intent.kind else list(HookKind)
     found = [(k, h) for k in kinds if (h := _named(hooks.effective(spec, k), intent.name))]
     if not found:
@@ -58,7 +68,18 @@ def _no_removal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent
             f"the {kind} hook {hook.name} of machine {machine} belongs to {hook.owner}, not to {intent.owner}; to "
             f"remove it anyway, give its owner: {hook.owner}"
         )
+    if owner is not None and is_own(hook, owner) and intent.requested_by != str(owner):
+        return (
+            f"the {kind} hook {hook.name} is of the {owner.word} that machine {machine} belongs to, and only that "
+            f"removes it, once another machine is ready in its place: `hostler describe {owner.word}` says what it "
+            f"waits for. `hostler delete machine {machine} --force` does not wait for another one"
+        )
     return ""
+
+
+def is_own(hook: Hook, owner: Owner | None) -> bool:
+    """Whether the hook is the one by which the machine's owner holds it: no person's to remove."""
+    return owner is not None and hook.owner == owner.user
 
 
 def kind_of(spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent) -> HookKind:
@@ -91,7 +112,7 @@ def taken(s: MachineState, intent: HookIntent, now: datetime) -> HookOverrides:
     """A machine's hooks after an intent; unchanged where it is refused. Also for readers of a history who have nobody
     to ask."""
     spec = s.spec.lifecycle_hooks
-    if refusal(s.name, spec, s.hooks, intent, s.deletion is not None):
+    if refusal(s.name, spec, s.hooks, intent, s.deletion is not None, s.owner):
         return s.hooks
     return change(spec, s.hooks, intent, now)
 

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from resources.canonical import canonical
 from resources.clouds import PROVIDERS, ProviderSpec
 from resources.effects import Effect, effects, inner_model
+from resources.machine.state import ClassSnapshot
 
 Spec = Mapping[str, Any]
 
@@ -75,7 +76,7 @@ def compare(provider: str, applied: Spec, desired: Spec, version: int = HASH_VER
     return Difference(
         hot=tuple(p for p in differ if p in hot),
         rolls=tuple(p for p in differ if p not in hot and _effect(model, p) is not Effect.NONE),
-        refused=tuple(model.TAGS.refusals(_must_tags(model, before), _must_tags(model, after))),
+        refused=tuple(model.TAGS.refusals(_must_tags(model, applied, before), _must_tags(model, desired, after))),
     )
 
 
@@ -83,6 +84,15 @@ def applied_after(provider: str, applied: Spec, desired: Spec) -> dict[str, Any]
     """What the VM carries after a hot update: the applied spec with the updatable fields of the desired one."""
     model = _model(provider)
     return dict(applied) if model is None else _merged(model, model, "", applied, desired)
+
+
+def with_updatable(own: ClassSnapshot, wanted: ClassSnapshot) -> ClassSnapshot:
+    """The class that machines go on with which are not to be replaced: what only a new VM can have stays their own, all
+    else is the wanted one's."""
+    spec = applied_after(own.provider, own.provider_spec, wanted.provider_spec)
+    rolls = own.name == wanted.name and compare(own.provider, spec, wanted.provider_spec).rolls
+    base = own.based_on if rolls and own.based_on != wanted.generation else 0
+    return wanted.model_copy(update={"provider_spec": spec, "base": base})
 
 
 def may_carry(provider: str, applied: Spec, attempted: Sequence[Spec], desired: Spec) -> dict[str, Any]:
@@ -278,6 +288,9 @@ def _set(spec: dict[str, Any], path: str, value: Any) -> None:
 def _either(model: type[ProviderSpec], values: Sequence[Any], desired: Any) -> Any:
     """A value that is not the desired one, from those that a field may have, the applied one first. A field that a spec
     does not give stays as it was, so its absence is no value; for a key of a table it is one."""
+    if any(isinstance(v, list) for v in values):  # a set of words, such as network tags
+        states = [dict.fromkeys(v or ()) for v in values]
+        return list(_differing(states, dict.fromkeys(desired or ())))
     if not any(isinstance(v, Mapping) for v in values):
         given = [v for v in values if v is not None]
         return next((v for v in given if v != desired), given[0] if given else None)
@@ -300,8 +313,10 @@ def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any]) 
     return found
 
 
-def _must_tags(model: type[ProviderSpec], spec: _Fields) -> dict[str, str]:
+def _must_tags(model: type[ProviderSpec], spec: Spec, fields: _Fields) -> dict[str, str]:
     """The must-tags of cluster and role, from whichever tag field of the class has them, as the cloud writes them."""
-    tables = [v for p, v in spec.leaves.items() if _effect(model, p) is Effect.HOT and isinstance(v, Mapping)]
+    if (parsed := _parsed(model, spec)) is not None:
+        return parsed.must_tags()
+    tables = [v for p, v in fields.leaves.items() if _effect(model, p) is Effect.HOT and isinstance(v, Mapping)]
     written = [(model.TAGS.key(k), v) for table in tables for k, v in table.items()]
     return {k: v for k, v in written if model.TAGS.is_must(k)}

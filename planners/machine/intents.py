@@ -6,9 +6,10 @@ that it finds in a history, when there is no worker to ask. Both get the same an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from planners.machine.preservation import ASKED_FOR, moment, on_node
+from planners.machine.preservation import ASKED_FOR, on_node
 from resources.base import LONGEST, later
 from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.preservation import (
@@ -22,6 +23,7 @@ from resources.machine.preservation import (
 )
 from resources.machine.state import Deletion, MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION
+from resources.words import utc
 
 PreservationIntent = PreserveIntent | ReleaseIntent | ExtendIntent
 
@@ -62,6 +64,45 @@ def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> 
             return p.model_copy(update={"expiry_time": until, "warned": False})
 
 
+def by_manifest(
+    p: Preservation, former: Mapping[str, str], annotations: Mapping[str, str], who: str, now: datetime
+) -> Preservation:
+    """The preservation after a manifest, whose annotation `preserve` is the machine's own value; the Node's is stronger
+    (seed 003, note 3).
+
+    Only a change of it counts: a manifest that is applied again does not give anew what has been released or has
+    expired. Where the annotation goes, its request goes, and not one that somebody has made since. A value that is none
+    counts as no annotation (MCM P8).
+    """
+    before, after = (value_in(one) for one in (former, annotations))
+    if before == after:
+        return p
+    if after is None:
+        return p.model_copy(update={"own": None}) if p.own is not None and p.own.by_manifest else p
+    intent = PreserveIntent(value=after, requested_by=who, reason="by the annotation of its manifest")
+    asked = preservation(p, intent, now)
+    assert asked.own is not None
+    return asked.model_copy(update={"own": asked.own.model_copy(update={"by_manifest": True})})
+
+
+def value_in(annotations: Mapping[str, str]) -> PreserveValue | None:
+    """The value of the annotation `preserve`, where it is one."""
+    value = annotations.get(PRESERVE_ANNOTATION)
+    return PreserveValue(value) if value in tuple(PreserveValue) else None
+
+
+def manifest_words(s: MachineState, annotations: Mapping[str, str]) -> str:
+    """What a changed annotation `preserve` of a manifest means for the machine; "" where it has not changed."""
+    value = value_in(annotations)
+    if value == value_in(s.annotations):
+        return ""
+    own, there = s.status.preserve.own, on_node(s.status.preserve.node_value, s.status.preserve.last)
+    if value is None:
+        return f"preserve={own.value} is withdrawn" if own is not None and own.by_manifest else ""
+    stronger = f", but its node's annotation preserve={there} takes precedence" if there not in ("", value) else ""
+    return f"preserve={value} is the machine's own value{stronger}"
+
+
 # -- why not ----------------------------------------------------------------------------------------------------------
 
 
@@ -91,7 +132,7 @@ def _no_preservation(state: MachineState, intent: PreserveIntent, now: datetime)
     other = bool(there) and there != intent.value
     if p.expiry_time is not None and intent.value != PreserveValue.FALSE and (other or timed):
         return (
-            f"machine {state.name} is preserved already, until {moment(p.expiry_time)}; to change that time: `hostler "
+            f"machine {state.name} is preserved already, until {utc(p.expiry_time)}; to change that time: `hostler "
             f"extend {state.name} --cluster {state.cluster} --for 24h`"
         )
     return _stronger(state, there, intent.value, timed) if other else ""
@@ -132,7 +173,7 @@ def _wrong_time(lasts: timedelta | None, until: datetime | None, now: datetime) 
     if lasts is not None and until is not None:
         return "both a duration and an end time are given; give one"
     if until is not None and until <= now:
-        return f"{moment(until)} has passed"
+        return f"{utc(until)} has passed"
     if until is not None and until > later(now, LONGEST):  # `lasts` is bounded by its type
         return f"a preservation can last at most {LONGEST.days} days"
     return ""

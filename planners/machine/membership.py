@@ -6,17 +6,22 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 
-from planners.machine.claims import CONTRADICTION, GONE
+from planners.machine.claims import CONTRADICTION
+from planners.machine.domain import domain_digest
 from planners.machine.hot_update import rolling_hash
 from planners.machine.preservation import ASKED_FOR, effective
 from resources.base import read_time
 from resources.canonical import lasting
-from resources.errors import PASSING, ErrorClass
-from resources.fleet.member import PreserveWish, Trouble, Vm, priority_in
-from resources.fleet.membership import CreateFailure, MemberReport
+from resources.errors import PASSING, ErrorClass, ErrorInfo
+from resources.fleet.member import PreserveWish, Trouble, Vm
+from resources.fleet.membership import CreateFailure, MemberReport, PlaceNews
+from resources.machine.advice import failure_of, has_vm, seen_gone
+from resources.machine.manifest import HookKind
 from resources.machine.preservation import PreserveValue
-from resources.machine.state import Condition, MachineState, Mark, Phase
+from resources.machine.priority import priority_in
+from resources.machine.state import MachineState, Mark, Phase
 from resources.names import MARKED_ANNOTATION
+from resources.owner import POOL
 
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
 """Failures of a create call that say nothing against what the machine was to be made from."""
@@ -46,14 +51,38 @@ def report_of(state: MachineState, *, ended: bool = False) -> MemberReport:
         preserved_by=state.status.preserve.source,
         priority=priority_in(state.node.annotations) if state.node else None,
         marked=state.mark.time if state.mark else None,
-        failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
+        failure=_failed(state, failure) if failure else None,
         failures=state.create_failures,
         unanswered=trouble is Trouble.CREATE and _unanswered(state),
         template=state.template_applied,
         contradicted=state.deletion is None and any(c.type == CONTRADICTION for c in state.status.conditions),
         ended=ended,
         placement=state.placement,
+        place=place_of(state) if state.counted else None,
     )
+
+
+def place_of(s: MachineState) -> PlaceNews:
+    return PlaceNews(
+        joined=s.joined,
+        node_ready=s.node is not None and s.node.exists and s.node.ready,
+        held=_held(s),
+        forced=s.deletion is not None and s.deletion.force,
+        domain=domain_digest(s.domain),
+    )
+
+
+def _held(s: MachineState) -> bool:
+    """Whether its drain is to begin, and a hook of its owner's holds it (workflows/machine/terminate.py)."""
+    leaves = s.deletion is not None or s.status.phase is Phase.FAILED
+    if s.owner is None or not (leaves and s.joined) or s.drained or s.drain_began is not None:
+        return False
+    return any(h.owner == s.owner.user for h in s.hooks.effective(s.spec.lifecycle_hooks, HookKind.PRE_DRAIN))
+
+
+def _failed(s: MachineState, failure: ErrorInfo) -> CreateFailure:
+    reason = s.trouble.reason if s.trouble else ""
+    return CreateFailure(error_class=failure.error_class, message=failure.message, reason=reason)
 
 
 ALWAYS = {
@@ -76,7 +105,8 @@ def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
         return report
     of, spec = made_from.provider, made_from.provider_spec
     hashes = {"hash": rolling_hash(of, spec, version=1), "rolling_hash": rolling_hash(of, spec)}
-    return report.model_copy(update={"machine_class": made_from.name, **hashes})
+    whole = {} if s.owner is not None and s.owner.kind == POOL.manifest else {"made_from": made_from}
+    return report.model_copy(update={"machine_class": made_from.name, **hashes, **whole})
 
 
 def template_applied(s: MachineState) -> int:
@@ -101,13 +131,6 @@ def is_drained(s: MachineState) -> bool:
     return s.drained or not s.joined
 
 
-def has_vm(s: MachineState) -> bool:
-    """Whether there is something to look at: a VM that nobody has deleted, and that is not a stale Node's."""
-    failed = _failed(s)
-    lost = failed is not None and failed.reason in ("VMGone", "StaleNode")
-    return s.status.provider_id is not None and not lost and not _seen_gone(s)
-
-
 def wish_of(s: MachineState) -> PreserveWish:
     p = s.status.preserve
     if s.status.phase is not Phase.FAILED or not is_drained(s) or p.expiry_time is not None or s.deletion is not None:
@@ -119,8 +142,8 @@ def wish_of(s: MachineState) -> PreserveWish:
 
 
 def _vm(s: MachineState) -> Vm:
-    failed = _failed(s)
-    if s.vm_gone or _seen_gone(s) or (failed is not None and failed.reason == "VMGone"):
+    failed = failure_of(s)
+    if s.vm_gone or seen_gone(s) or (failed is not None and failed.reason == "VMGone"):
         return Vm.GONE
     return Vm.LIVES if s.status.provider_id else Vm.UNBORN
 
@@ -129,8 +152,8 @@ def _trouble(s: MachineState) -> tuple[Trouble, str]:
     """The machine's trouble, and words for it. It is classed by when in its life the machine failed, not by what
     noticed it: a VM that is gone before its machine was ever Running has not joined. Deletion does not make the failure
     forgotten: the machine is a repair until its VM is gone, which is no news then."""
-    failed = _failed(s)
-    gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and _seen_gone(s))
+    failed = failure_of(s)
+    gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and seen_gone(s))
     if failed is None and not gone:
         return Trouble.NONE, ""
     message = failed.message if failed else f"{s.status.provider_id} was deleted by somebody"
@@ -142,13 +165,3 @@ def _trouble(s: MachineState) -> tuple[Trouble, str]:
 
 def _unanswered(s: MachineState) -> bool:
     return s.create_failure is not None and s.create_failure.error_class in UNCLEAR
-
-
-def _seen_gone(s: MachineState) -> bool:
-    """Whether the cloud's word that the VM is gone is believed: what a kubelet may speak against is a claim first
-    (planners/machine/claims.py)."""
-    return s.vm is not None and s.vm.state == GONE
-
-
-def _failed(s: MachineState) -> Condition | None:
-    return next((c for c in s.status.conditions if c.type == "Failed"), None)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from resources.base import later
 from resources.machine.preservation import PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import Phase
+from resources.words import utc
 
 WARN_BEFORE = timedelta(hours=1)
 """How long before a preservation ends an Event says so."""
@@ -180,7 +181,7 @@ def _own(o: ObservedMachine) -> PreserveRequest | None:
 def _preserve(o: ObservedMachine, source: PreservedBy, why: str) -> Preserve:
     own = _own(o) if source is PreservedBy.ASKED else None
     expiry = own.until if own and own.until else later(o.now, own.lasts if own and own.lasts else o.timeout)
-    return Preserve(expiry, source, "Preserved", f"preserved until {moment(expiry)}: {why}", why)
+    return Preserve(expiry, source, "Preserved", f"preserved until {utc(expiry)}: {why}", why)
 
 
 # -- preserved --------------------------------------------------------------------------------------------------------
@@ -192,20 +193,20 @@ def _preserved(observed: ObservedMachine, value: str, expiry: datetime) -> Decis
     if observed.source is PreservedBy.AUTO and value in ASKED_FOR:
         words = (
             f"preserved automatically until now, and from now on by request: {_asked(observed, value)}; until "
-            f"{moment(expiry)}, unchanged"
+            f"{utc(expiry)}, unchanged"
         )
         return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(observed, value))
     if observed.phase is Phase.FAILED and observed.drained and observed.healthy:
-        return Recover(f"healthy again; preserved until {moment(expiry)}")
+        return Recover(f"healthy again; preserved until {utc(expiry)}")
     if not observed.warned and observed.now >= expiry - WARN_BEFORE:
         return Warn(
-            f"preserved only until {moment(expiry)}; to keep it longer: `hostler extend {observed.named} --for 8h`"
+            f"preserved only until {utc(expiry)}; to keep it longer: `hostler extend {observed.named} --for 8h`"
         )
     if observed.node_present and not observed.protected:
         return Protect()
     next_time = expiry if observed.warned else expiry - WARN_BEFORE
     if observed.phase is Phase.FAILED and observed.drained:
-        return Stay("Preserved", f"kept for inspection until {moment(expiry)}; then its VM is deleted", next_time)
+        return Stay("Preserved", f"kept for inspection until {utc(expiry)}; then its VM is deleted", next_time)
     return Stay(until=next_time)
 
 
@@ -222,7 +223,7 @@ def _end(observed: ObservedMachine, value: str, expiry: datetime) -> End | None:
     if observed.source is PreservedBy.ASKED and not value:
         return End("Released", "the annotation that asked for it was removed", failed)
     if observed.now >= expiry:
-        return End("PreserveExpired", f"it expired at {moment(expiry)}", failed, clear=_on_node(observed))
+        return End("PreserveExpired", f"its preservation expired at {utc(expiry)}", failed, clear=_on_node(observed))
     return None
 
 
@@ -249,7 +250,3 @@ def _asked(o: ObservedMachine, value: str) -> str:
 def _by(who: PreserveRequest | Release) -> str:
     by = f" by {who.requested_by}" if who.requested_by else ""
     return by + (f" ({who.reason})" if who.reason else "")
-
-
-def moment(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

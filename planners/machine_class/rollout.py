@@ -7,13 +7,14 @@ sets its own bound. Owners need no place: from then on they plan with the newest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from planners import telling
 from planners.telling import Hearer
 from resources.machine_class.state import UpdateState, User
-from resources.owner import is_owner
+from resources.maintenance import Opening, is_open
+from resources.owner import is_owner, pool_of
 
 OPEN = (UpdateState.UPDATING, UpdateState.FAILED)
 """States of a user that has more to report."""
@@ -42,10 +43,30 @@ def at_work(user: User, now: datetime) -> bool:
     return not done and user.patience is not None and now < user.patience
 
 
-def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetime) -> list[str]:
+def held(
+    users: Mapping[str, User], openings: Mapping[str, Sequence[Opening]], touching: int, now: datetime
+) -> dict[str, datetime | None]:
+    """Machines that are not told now, because their pool may not be changed, and until when; None: that is not known.
+    `touching`: the newest generation that changes VMs. Anything else, such as other credentials, waits for no window.
+    """
+    shut = {}
+    for owner, spans in openings.items():
+        if not is_open(spans, now):
+            shut[owner] = min((o.begin for o in spans if o.begin > now), default=None)
+    if not shut:
+        return {}
+    late = (name for name, user in users.items() if user.generation < touching and not is_owner(name))
+    return {name: shut[owner] for name in late if (owner := pool_of(name)) in shut}
+
+
+def to_tell(
+    users: Mapping[str, User], generation: int, limit: int, now: datetime, held: Container[str] = ()
+) -> list[str]:
     """The names of those to tell now."""
     hearers = {}
     for name, user in users.items():
+        if name in held:
+            continue
         working = at_work(user, now)
         if working or (unfinished(user, generation) and not waited_for(user, generation, now)):
             knows = user.told >= generation or (working and not behind(user, generation))

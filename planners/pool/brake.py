@@ -14,6 +14,7 @@ from planners.pool.view import Draft, ObservedPool, View
 from resources.base import format_duration
 from resources.fleet.revision import Pace
 from resources.pool.manifest import MachineDeploymentSpec
+from resources.words import utc
 
 
 def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Pace:
@@ -45,12 +46,13 @@ def say(draft: Draft) -> None:
         return
     count, bound = speed.joins_failed, format_duration(pace.LASTED)
     proof = pace.proof_at(speed, view.new, view.now)
-    end = f", at {proof:%Y-%m-%d %H:%M:%S} at the earliest" if proof is not None else ""
+    end = f", at {utc(proof)} at the earliest" if proof is not None else ""
     words = (
         f"{count} machines in a row failed before they had been Running for {bound}, and none has been Running that "
         "long since"
     )
     spared = "; until then no machine of an older revision that is in use is replaced" if view.rolling else ""
+    last = f"; the last time: {speed.message}" if speed.reason in pace.DEATHS and speed.message else ""
     draft.waits.append(
-        Wait("MachinesDieYoung", f"{words}: machines are created one at a time until one has{end}{spared}")
+        Wait("MachinesDieYoung", f"{words}: machines are created one at a time until one has{end}{spared}{last}")
     )

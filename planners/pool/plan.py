@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from planners.fleet.steps import Plan, Wait
-from planners.pool import brake, preservation, progress, repair, rollout, scale
+from planners.pool import brake, gates, preservation, progress, repair, rollout, scale
 from planners.pool.view import Draft, ObservedPool, View
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -39,6 +39,7 @@ def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> 
         repair.grant(draft)
         scale.create(draft)
         rollout.mark_nodes(draft)
+        gates.say_updates(draft)
         brake.say(draft)
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
@@ -63,7 +64,7 @@ def complete(view: View) -> bool:
 def _next_look(view: View) -> datetime | None:
     """The earliest time at which waiting alone changes something."""
     times = [view.available_at(m) for m in view.active.values() if m.phase is Phase.RUNNING]
-    times += brake.next_look(view)
+    times += brake.next_look(view) + gates.next_look(view)
     if (stop := progress.stops_at(view)) is not None:
         times.append(stop)
     return min((t for t in times if t > view.now), default=None)

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 
 from planners.fleet.pace import dead, died_young
 from planners.fleet.steps import Delete, Step
+from planners.pool import gates
 from planners.pool.view import ObservedPool, View
 from resources.base import later
 from resources.fleet.member import Member, Trouble
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Gate, Rollout
+from resources.pool.state import Consent, Gate, Rollout
 
 
 def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
@@ -39,9 +40,14 @@ def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -
             proven=proven,
             canary_passed=observed.back,
             waiting_since=_waiting_since(view, None),
+            consent=gates.asked_for(view),
         )
     more, fewer = available > story.available, old < story.old_left
+    if gates.expired(view):
+        consent = story.consent.model_copy(update={"expired": now}) if story.consent is not None else None
+        story = story.model_copy(update={"gate": Gate.ABORTED, "consent": consent})
     held = spec.paused or observed.cluster_paused or story.gate is Gate.PAUSED or not observed.reachable
+    held = held or bool(gates.holding(view))
     return story.model_copy(
         update={
             "available": max(available, story.available),
@@ -99,14 +105,27 @@ def _lost(reason: str, member: Member, began: datetime) -> bool:
     return reason in ("VMGone", "Unhealthy") and died_young(member) and member.since >= began
 
 
-def resume(rollout: Rollout, observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
+def resume(
+    rollout: Rollout, observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime, at_once: bool = False
+) -> Rollout:
     """A person resumes the rollout: past its pause, its lost machines, its deadline, and its canary where that is
-    reached."""
+    reached. One that was aborted asks for its approval anew. `at_once`: also past the pool before it."""
     view = View(observed, spec, now)
     passed = rollout.canary_passed or canary_waits(view)
     kept = len(failed(view))
+    consent = rollout.consent
+    if consent is not None and rollout.gate is Gate.ABORTED:
+        consent = Consent(asked=now)
     return rollout.model_copy(
-        update={"gate": Gate.OPEN, "canary_passed": passed, "lost": -kept, "progress_at": now, "held_since": None}
+        update={
+            "gate": Gate.OPEN,
+            "canary_passed": passed,
+            "lost": -kept,
+            "progress_at": now,
+            "held_since": None,
+            "consent": consent,
+            "unordered": rollout.unordered or at_once,
+        }
     )
 
 
@@ -158,11 +177,12 @@ def canary_waits(view: View) -> bool:
 
 
 def held(view: View) -> bool:
-    """Whether it goes on only when a person says so: it is paused, aborted, at its canary, or stopped. After an outage
+    """Whether it does not run for long: it is paused, aborted, at a gate, at its canary, or stopped. After an outage
     and a storm it goes on by itself, and until then nothing is replaced anyway."""
     rollout = view.observed.rollout
     gate = rollout.gate if rollout else Gate.OPEN
-    return view.spec.paused or gate is not Gate.OPEN or canary_reached(view) or stopped(view)
+    shut = view.spec.paused or gate is not Gate.OPEN or bool(gates.holding(view))
+    return shut or canary_reached(view) or stopped(view)
 
 
 def overrides(view: View) -> bool:

@@ -5,12 +5,13 @@ This is for `--dry-run`. Capacity, drains and bad images are not foreseen; limit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
 from planners.fleet import pace
+from planners.fleet.order import preserved
 from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool import progress
 from planners.pool.plan import plan
@@ -35,6 +36,21 @@ def rehearse(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime)
         if not made.steps:
             return
         observed = _arrived(_carried_out(observed, made, now, numbers), spec, now)
+
+
+def resumed(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> ObservedPool:
+    """The pool once a person has resumed its rollout."""
+    rollout = progress.resume(observed.rollout, observed, spec, now) if observed.rollout else None
+    speed = pace.forgive(observed.pace) if observed.pace.suspect else observed.pace
+    return replace(observed, rollout=rollout, pace=speed)
+
+
+def overridden(observed: ObservedPool, plans: Iterable[Plan], now: datetime) -> list[str]:
+    """The preserved machines that these plans delete all the same: a rollout, fewer replicas or hibernation is stronger
+    (seed 003, notes 1, 2 and 5). The first to go first."""
+    kept = {n for n, m in observed.members.items() if not m.leaving and (m.stays or preserved(m, now))}
+    steps = (step for made in plans for step in made.steps if isinstance(step, Delete | TakeSlots))
+    return list(dict.fromkeys(n for step in steps for n in step.names if n in kept))
 
 
 def _carried_out(observed: ObservedPool, made: Plan, now: datetime, numbers: Iterator[int]) -> ObservedPool:

@@ -165,11 +165,13 @@ def _say_what_is_left(draft: Draft, held: list[str]) -> None:
         return
     some_ran = any(view.new[n].trouble is not Trouble.JOIN for n in held)
     how = "failed early" if some_ran else "never joined"
+    told = view.pace if view.observed.telling else None
+    cause = f"; {told.reason}: {told.message}" if told and told.reason else ""
     draft.wait(
         "NewMachinesNeverJoin",
         f"Not replaced by the rollout: {some(len(held))} of revision {view.observed.revision} that {how} "
-        f"({named(held)}), because it may lose only {losses_allowed(view)}; correct the class, undo the rollout, or "
-        "resume it to try again",
+        f"({named(held)}){cause}; of new machines, those on their way included, it may lose {losses_allowed(view)}: "
+        "correct the class, undo the rollout, or resume it to try again",
     )
 
 

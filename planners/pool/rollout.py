@@ -9,33 +9,47 @@ from __future__ import annotations
 
 from planners.fleet.order import deletion_key, preserved
 from planners.fleet.steps import MarkNodes, Wait
-from planners.pool import preservation, progress, repair
+from planners.pool import gates, preservation, progress, repair
 from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Vm
 from resources.machine.state import Phase
-from resources.pool.state import Gate
+from resources.pool.state import Gate, Rollout
 
 
 def gate(view: View) -> Wait | None:
-    """What holds up the rollout as a whole, for now."""
+    """What holds up the rollout as a whole, for now: the first of all that does."""
+    return next(iter(holding(view)), None)
+
+
+def holding(view: View) -> list[Wait]:
     rollout, left = view.observed.rollout, f"{some(len(view.old))} of older revisions are left"
     if view.spec.paused or (rollout and rollout.gate is Gate.PAUSED):
-        return Wait("RolloutPaused", f"The rollout is paused; {left}")
+        return [Wait("RolloutPaused", f"The rollout is paused; {left}")]
     if rollout and rollout.gate is Gate.ABORTED:
-        return Wait("RolloutAborted", f"The rollout was aborted; {left}")
+        return [Wait("RolloutAborted", f"The rollout was aborted{_why_aborted(rollout)}; {left}")]
+    if waits := gates.holding(view):
+        return waits
     if not view.observed.reachable:
-        return Wait("Unreachable", f"The API server or the cloud does not answer: nothing is replaced; {left}")
+        words = f"The API server or the cloud does not answer: nothing is replaced; {left}"
+        return [Wait("Unreachable", words)]
     if storming := repair.storm(view):
-        return storming
+        return [storming]
     if progress.stopped(view):
-        return Wait(
-            "ProgressDeadlineExceeded",
+        words = (
             f"The rollout has stopped: {some(len(view.waited_for))} of revision {view.observed.revision} did not "
             f"become available within {view.spec.progress_deadline_seconds}s ({named(view.waited_for)}); {left} and "
-            "stay",
+            "stay"
         )
-    return None
+        return [Wait("ProgressDeadlineExceeded", words)]
+    return []
+
+
+def _why_aborted(rollout: Rollout) -> str:
+    consent = rollout.consent
+    if consent is None or consent.given is not None or not consent.words:
+        return ""
+    return f": revision {rollout.revision} was {consent.words}"
 
 
 def replace_old(draft: Draft) -> None:
@@ -59,8 +73,8 @@ def replace_old(draft: Draft) -> None:
     if not view.rolling:
         _say_what_is_left(draft)
         return
-    if held := gate(view):
-        draft.wait(held.reason, held.message)
+    if held := holding(view):
+        draft.waits += held
         return
     limits = view.limits
     olds = view.old
@@ -95,7 +109,7 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
         )
     elif not moving and view.waited_for:
         words = f"Waiting for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
-        words += f": {len(view.available)} available, {floor} needed"
+        words += f"; until then no old one in use is deleted: {len(view.available)} available, {floor} must be"
         if failed := _failed_since(view):
             draft.wait("NewMachinesFail", f"{words}; {some(failed)} of this revision failed early")
         else:
@@ -125,7 +139,7 @@ def mark_nodes(draft: Draft) -> None:
     if not view.observed.reachable:
         return
     going = view.rolling and not (rollout and rollout.gate is Gate.ABORTED) and not progress.stopped(view)
-    paused = view.spec.paused or (rollout is not None and rollout.gate is Gate.PAUSED)
+    paused = view.spec.paused or (rollout is not None and rollout.gate is Gate.PAUSED) or bool(gates.holding(view))
     joined = (Phase.RUNNING, Phase.UNKNOWN)
     there = {n: m for n, m in view.active.items() if m.vm is not Vm.GONE}
     old = {n: m for n, m in there.items() if going and n in view.old}

@@ -16,6 +16,7 @@ from planners.pool.view import Draft, View
 from planners.words import some
 from resources.fleet.member import Vm
 from resources.fleet.revision import Pace
+from resources.words import utc
 
 
 def empty(draft: Draft) -> None:
@@ -106,15 +107,19 @@ def create(draft: Draft) -> None:
     if count < min(need, room):
         _say_why_slow(draft, speed, coming + count, min(need, room) - count)
         return
-    leaving = sum(1 for m in view.members.values() if m.leaving and m.vm is not Vm.GONE)
+    leaving = [m for m in view.members.values() if m.leaving and m.vm is not Vm.GONE]
     if room < need and leaving:
-        words = f"{some(need - count)} to be created wait for {some(leaving, 'VM')} to be gone"
+        what = "VM" if any(m.vm is Vm.LIVES for m in leaving) else "machine"  # one that may have a VM, or get one
+        words = f"{some(need - count)} to be created wait for {some(len(leaving), what)} to be gone"
         draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")
 
 
 def _say_why_slow(draft: Draft, speed: Pace, coming: int, rest: int) -> None:
     if speed.until is not None and draft.view.now < speed.until:
-        words = f"{some(rest)} to be created wait until {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}"
+        words = f"{some(rest)} to be created wait until {utc(speed.until)}: {speed.message}"
+        draft.wait(speed.reason, words)
+    elif draft.view.observed.telling and pace.refused(speed):
+        words = f"{some(rest)} to be created wait for {coming} to get a VM; the last try: {speed.message}"
         draft.wait(speed.reason, words)
     elif speed.suspect:
         words = f"{some(rest)} to be created wait for {coming} to become Running: {speed.window} at a time, because"

@@ -16,8 +16,25 @@ from resources.base import later
 from resources.fleet.member import Member, Permit, Released, Trouble, Vm
 from resources.fleet.revision import Pace
 from resources.machine.state import Phase
+from resources.maintenance import Calendar, Freeze, Opening
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Rollout
+from resources.pool.state import Predecessor, Rollout
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What gates.py decides by, besides the spec and the rollout."""
+
+    calendar: Calendar | None = None
+    """What the maintenance windows come to; None: not worked out yet."""
+    opened: Opening | None = None
+    """A window that a person has opened."""
+    freezes: tuple[Freeze, ...] = ()
+    """The pool's own, and its cluster's."""
+    before: Predecessor | None = None
+    """How the pool stands that goes first."""
+    updates: int = 0
+    """How many machines have not taken the newest template."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +53,15 @@ class ObservedPool:
     """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
     back: bool = False
     """Whether the newest revision is a former one, gone back to: no canary holds its rollout."""
+    gates: Gates = Gates()
     unfinished: bool = False
     """Whether the newest revision's rollout has not come to its end, though nothing old may be left."""
     braked: bool = True
     """False in a pool's run that began before there were brakes: a replay must decide again by the rules it decided by.
     It ends with the run."""
+    telling: bool = True
+    """False in a pool's run that began before a refusal remained the wait until there is a VM, and before lost machines
+    were named with the cause: like `braked`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,11 @@ class View:
     def vms(self) -> int:
         """How many machines have a VM or may have one: they count until the cloud has confirmed that it is gone."""
         return sum(1 for m in self.members.values() if m.vm is not Vm.GONE)
+
+    @cached_property
+    def unborn(self) -> int:
+        """How many of those have none yet, as far as the cloud has said."""
+        return sum(1 for m in self.members.values() if m.vm is Vm.UNBORN)
 
     @property
     def pace(self) -> Pace:

@@ -40,6 +40,8 @@ class CreateOutput(Value):
     """The same Node, with its uid and providerID."""
     gone: bool = False
     """The VM existed in a run that a reset has cut off, and no longer does: no second one was made."""
+    doubts: Texts = Field(default_factory=list)
+    """What looks wrong in the user data that the VM got, in words."""
     user_data_version: Key = ""
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: Key = ""
@@ -81,11 +83,17 @@ class ResourceUpdate(Value):
     """What became of one resource of a machine in a hot update."""
 
     id: Key
+    """The resource's id at the cloud."""
     kind: Name
     """instance, volume, network-interface."""
     changed: Texts = Field(default_factory=list)
     """What was changed, in words, e.g. `set cost`, `removed team`."""
     error: ErrorInfo | None = None
+
+    @property
+    def error_words(self) -> str:
+        """The error, without the resource's id where that stands beside it."""
+        return self.error.message.removeprefix(f"{self.id}: ") if self.error else ""
 
 
 class UpdateOutput(Value):
@@ -141,6 +149,8 @@ class VmLook(Value):
 
 class DeleteInput(Value):
     target: Target
+    asked: bool = True
+    """As in MachineState."""
 
 
 class DeleteOutput(Value):

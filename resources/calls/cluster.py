@@ -37,10 +37,28 @@ class NodeLook(Value):
     """A Node of the expected name exists without a providerID, so nobody can say whose it is."""
 
 
+class ControlPlaneNodesInput(Value):
+    cluster: Name
+
+
+class ControlPlaneNode(Value):
+    """A Node of the control plane."""
+
+    name: Name
+    machine: Name = ""
+    """The machine whose Node it is; "" where no machine is known."""
+
+
+class ControlPlaneNodes(Value):
+    nodes: list[ControlPlaneNode] = Field(default_factory=list, max_length=1000)
+
+
 class JoinInput(AtNode):
     attempt: Count
     node_template: NodeTemplate
     last_applied: NodeTemplate | None = None
+    given: Text = ""
+    """The template's request to preserve (its annotation) that has been made before, also on a former Node object."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from resources.base import Count, Instant, Span, Texts, Value
+from resources.base import Count, Instant, Span, Text, Texts, Value
 from resources.calls.machine import AtNode
 from resources.journal import Happening
 
@@ -34,6 +34,12 @@ class DrainInput(AtNode):
     deadline: Instant | None = None
     """When the force pass comes, for the words."""
     poll: Span
+
+
+class DrainBlocked(Value):
+    """A drain's message to its machine (signal `drain_blocked`): what has been in the way for longer than one pass."""
+
+    message: Text
 
 
 class DrainOutput(Value):

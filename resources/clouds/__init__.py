@@ -5,15 +5,27 @@ The registry below is the only place that names clouds, except for their own pac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from resources.base import cut
-from resources.clouds import aws, azure
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags, UnknownScope
+from resources.clouds import aws, azure, gcp
+from resources.clouds.base import (
+    Provider,
+    ProviderIDs,
+    ProviderSpec,
+    Simulation,
+    TagRules,
+    Tags,
+    UnknownScope,
+)
+from resources.clouds.domain import FailureDomain
 
 __all__ = [
     "PROVIDERS",
+    "FailureDomain",
     "Provider",
     "ProviderIDs",
     "ProviderSpec",
@@ -23,6 +35,8 @@ __all__ = [
     "UnknownProvider",
     "UnknownScope",
     "annotation_mistakes",
+    "imaged_as",
+    "in_domain",
     "indexed",
     "launch_annotations",
     "place_of",
@@ -32,9 +46,7 @@ __all__ = [
     "simulations",
 ]
 
-PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER,)}
-_IDS_ALONE: dict[str, ProviderIDs] = {ids.scheme: ids for ids in (azure.IDS,)}
-"""Clouds without a driver."""
+PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER, azure.PROVIDER, gcp.PROVIDER)}
 
 
 class UnknownProvider(UnknownScope):
@@ -83,6 +95,27 @@ def place_of(provider: str, scope: str) -> dict[str, Any]:
     return provider_of(provider).spec.place(scope)
 
 
+def in_domain(provider: str, spec: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The provider spec of a machine in the failure domain with these fields; without any it is the class's own. One
+    that cannot be read stays as it is: whoever makes a VM says what is wrong with it."""
+    if not fields:
+        return dict(spec)
+    return _changed(provider, spec, lambda read: read.in_domain(fields))
+
+
+def imaged_as(provider: str, spec: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The provider spec with the boot images of the other one. Where either cannot be read, it stays as it is."""
+    return _changed(provider, spec, lambda read: read.imaged_as(type(read).model_validate(other)))
+
+
+def _changed(provider: str, spec: Mapping[str, Any], change: Callable[[ProviderSpec], ProviderSpec]) -> dict[str, Any]:
+    try:
+        changed = change(provider_of(provider).spec.model_validate(spec))
+    except (UnknownProvider, ValidationError):
+        return dict(spec)
+    return changed.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
 def provider_key(provider_id: str) -> str:
     """What identifies a VM in a providerID, whoever wrote it. One with an unknown scheme is taken as it is."""
     return _ids(provider_id).key(provider_id)
@@ -96,4 +129,4 @@ def indexed(provider_id: str) -> str:
 def _ids(provider_id: str) -> ProviderIDs:
     scheme = provider_id.partition("://")[0]
     registered = next((p.ids for p in PROVIDERS.values() if p.ids.scheme == scheme), None)
-    return registered or _IDS_ALONE.get(scheme) or ProviderIDs(scheme)
+    return registered or ProviderIDs(scheme)

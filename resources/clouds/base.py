@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from resources.base import NAME_MOST, Key, Manifest, cut
+from resources.clouds.domain import FailureDomain
+from resources.clouds.openshift import OpenShiftSpec
+from resources.clouds.workers import WorkerPlug
 from resources.names import MUST_PREFIXES, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
 
 Tags = dict[Key, Key]
@@ -26,7 +29,9 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-KEY_SHOWN = 100
+KEY_SHOWN = 79
+"""The most characters of a key in a message: a word of 80 looks like encoded user data, and is hidden wherever a
+message is scrubbed (resources/redact.py)."""
 
 
 def shown_key(key: str) -> str:
@@ -136,6 +141,19 @@ class ProviderSpec(Manifest):
     they define what is listed in one go, and what shares the cloud's limits."""
     TAGS: ClassVar[TagRules]
 
+    def in_domain(self, fields: Mapping[str, Any]) -> Self:
+        """The spec of a machine in the failure domain with these fields."""
+        raise NotImplementedError
+
+    def domain(self) -> FailureDomain:
+        """The failure domain that the spec is in: `in_domain` of it changes nothing."""
+        raise NotImplementedError
+
+    def imaged_as(self, other: Self) -> Self:
+        """The spec with the boot images of the other one: they matter at a machine's first start only, after which a
+        control plane's operating system is updated in place (OpenShift compares specs without them)."""
+        raise NotImplementedError
+
     def tag_sets(self) -> dict[str, Tags]:
         """What the class asks for on each resource that carries tags, as the cloud writes it; it may include must-tags.
         Keyed by what the spec calls the resource: a kind (`vm`, `nic`, `disk`), or a place (`disks[0]`)."""
@@ -213,6 +231,39 @@ class ProviderSpec(Manifest):
         return dict(zip(cls.SCOPE, scope.split("/"), strict=True)) if cls.SCOPE else {}
 
 
+class TaggedApart(ProviderSpec):
+    """A provider spec with `vmTags`, `nicTags` and `diskTags` (seed 002), and MCM's deprecated `tags` for all three: a
+    specific field, even empty, replaces it for its resource. Each cloud declares the four among its own fields."""
+
+    if TYPE_CHECKING:
+        tags: Tags
+        vm_tags: Tags | None
+        nic_tags: Tags | None
+        disk_tags: Tags | None
+
+    def given_tags(self) -> dict[str, Tags]:
+        """A resource's specific field where it is given, else the deprecated `tags`; as the class writes them."""
+        specific = {"vm": self.vm_tags, "nic": self.nic_tags, "disk": self.disk_tags}
+        return {resource: dict(self.tags if tags is None else tags) for resource, tags in specific.items()}
+
+    def tag_sets(self) -> dict[str, Tags]:
+        return {resource: self.TAGS.written(tags) for resource, tags in self.given_tags().items()}
+
+    def tag_fields(self, resource: str) -> str:
+        return f"{resource}Tags or tags"
+
+    def settled(self) -> Self:
+        """The spec with all three specific fields. `tags` keeps the must-tags, which the class may have only there."""
+        specific = {f"{resource}_tags": tags for resource, tags in self.given_tags().items()}
+        must = {k: v for k, v in self.tags.items() if self.TAGS.is_must(self.TAGS.key(k))}
+        return self.model_copy(update={**specific, "tags": must})
+
+    def must_tags(self) -> Tags:
+        """The must-tags wherever the class has them, even in a field that another one replaces."""
+        every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
+        return {k: v for k, v in self.TAGS.written(every).items() if self.TAGS.is_must(k)}
+
+
 @dataclass(frozen=True)
 class ProviderIDs:
     """How a cloud's providerIDs are read, `scheme://…`."""
@@ -234,6 +285,8 @@ class Simulation:
     """The name of its API there: in fault rules, in the journal of calls, in the option `--<service>-port`."""
     port: int
     """The port that `hostler up` serves it on, unless told otherwise."""
+    create: str
+    """The operation that makes a VM."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +296,10 @@ class Provider:
     name: str
     spec: type[ProviderSpec]
     ids: ProviderIDs
+    domain: type[FailureDomain] = field(repr=False)
+    """A failure domain, as manifests of control planes write it."""
+    openshift: type[OpenShiftSpec] = field(repr=False)
+    """OpenShift's spec of a machine on this cloud."""
     driver: str = field(repr=False)
     """The module of its driver, which has `driver(settings)`. It is only imported where a worker needs it."""
     simulation: Simulation | None = field(default=None, repr=False)
@@ -250,3 +307,5 @@ class Provider:
     annotations: Mapping[str, Callable[[str], object]] = field(default_factory=dict, repr=False)
     """Annotations of node templates that its driver reads at a launch, each with what reads its value and raises
     ValueError."""
+    workers: WorkerPlug | None = field(default=None, repr=False)
+    """What the cloud makes of a worker pool; None: it has none."""

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from resources.base import Instant, Key, Name, Text, Value
 from resources.machine.manifest import SecretRef
+from resources.maintenance import Freeze
 from resources.orders import OrderTime
 
 
@@ -29,6 +30,8 @@ class Reachability(Value):
     """For an outage: the last time there was an answer, as far as its finder knows."""
     refused: bool = False
     """There are answers, but they say that our credentials are not accepted."""
+    unasked: bool = False
+    """Nobody could ask it, because the API server that has its Secret does not answer: the fault is not its own."""
 
     @property
     def began(self) -> datetime:
@@ -39,7 +42,14 @@ class Reachability(Value):
     def words(self) -> str:
         if self.reachable:
             return "answers"
+        if self.unasked:
+            return f"cannot be asked: {self.message}"
         return f"answers, but refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
+
+    @property
+    def cloud_reason(self) -> str:
+        """The reason for an account that is not reachable: what is to be mended."""
+        return "APIUnreachable" if self.unasked else "CloudUnreachable"
 
 
 class CloudReachability(Reachability):
@@ -66,6 +76,7 @@ class ClusterNews(Value):
     paused_by: Text = ""
     reason: Text = ""
     """Why it is paused, in the person's words."""
+    freeze: Freeze | None = None
     time: OrderTime
     """News older than the last changes nothing."""
 

@@ -14,8 +14,10 @@ from resources.cluster.accounts import Account, AccountUse
 from resources.cluster.news import CloudReachability, ClusterNews, Reachability
 from resources.intents import Intent
 from resources.journal import Happening
+from resources.maintenance import Freeze, FreezeIntent
 from resources.names import DEFAULT_QUEUE
 from resources.timings import Timings
+from resources.words import utc
 
 
 class Pause(Value):
@@ -24,6 +26,13 @@ class Pause(Value):
     time: Instant
     requested_by: Text = ""
     reason: Text = ""
+
+    @property
+    def words(self) -> str:
+        """Since when it is paused, by whom and why."""
+        by = f" by {self.requested_by}" if self.requested_by else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"since {utc(self.time)}{by}{why}"
 
 
 class Ended(Value):
@@ -103,6 +112,7 @@ class ClusterState(Model):
     searched: bool = False
     """Whether pools that were there before this workflow have been looked for."""
     pause: Pause | None = None
+    freeze: Freeze | None = None
     removal: Intent | None = None
     """Somebody wants its end, and it is not yet known whether something is left."""
     news: ClusterNews | None = None
@@ -130,6 +140,7 @@ class ClusterState(Model):
                 "journal": former.journal,
                 "intents": former.intents,
                 "pause": former.pause,
+                "freeze": former.freeze,
                 "pools": dict.fromkeys(former.pools),
                 "classes": former.classes,
                 "accounts": former.accounts,
@@ -144,6 +155,10 @@ class ClusterState(Model):
             case Intent() if name == "pause":
                 pause = self.pause or Pause(time=time, requested_by=said.requested_by, reason=said.reason)
                 return self.model_copy(update={"pause": pause})
+            case FreezeIntent():
+                return self.model_copy(update={"freeze": said.begun(time)})
+            case Intent() if name == "unfreeze":
+                return self.model_copy(update={"freeze": None})
             case Intent():
                 return self.model_copy(update={"pause": None})
             case CloudReachability():
@@ -161,6 +176,8 @@ class ClusterState(Model):
 LAST_WORDS: dict[str, type] = {
     "pause": Intent,
     "resume": Intent,
+    "freeze": FreezeIntent,
+    "unfreeze": Intent,
     "reachability": Reachability,
     "cloud_reachability": CloudReachability,
 }

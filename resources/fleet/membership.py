@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from resources.base import Count, Instant, Key, Name, Text, Value, Word
+from resources.base import Count, Document, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.fleet.member import PreserveWish, Trouble, Vm
 from resources.fleet.revision import KeptTemplate, Revision
 from resources.fleet.state import FleetState
+from resources.machine.hooks import HookIntent
 from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.manifest import MachineSpec
 from resources.machine.placement import Placement
 from resources.machine.preservation import PreservedBy
-from resources.machine.state import MachineState, Phase
+from resources.machine.state import ClassSnapshot, MachineState, Phase
 from resources.orders import Order
 from resources.owner import Owner, OwnerRef
 
@@ -46,6 +47,23 @@ class CreateFailure(Value):
 
     error_class: ErrorClass
     message: Text
+    reason: Word = ""
+    """The machine's own, where it says more than the class: CredentialsMissing of `auth`. "": an older worker's."""
+
+
+class PlaceNews(Value):
+    """What a machine reports to an owner that counts its machines through by index, besides what others need."""
+
+    joined: bool = False
+    """Whether its Node has joined: it may have a member of etcd."""
+    node_ready: bool = False
+    """Whether its Node is Ready."""
+    held: bool = False
+    """Whether it is about to be drained, and its owner's hook holds it."""
+    forced: bool = False
+    """Whether a person has deleted it with force."""
+    domain: Key = ""
+    """A digest of the fields of its failure domain; "" where it has none."""
 
 
 class MemberReport(Value):
@@ -96,6 +114,10 @@ class MemberReport(Value):
     """The same in the newest version, which counts where it is given."""
     placement: Placement | None = None
     """Its place among its owner's machines, as it was given at its start."""
+    place: PlaceNews | None = None
+    """None: it has no index."""
+    made_from: ClassSnapshot | None = None
+    """The class that its VM was or will be made from, for an owner that takes it over; only after `owner_changed`."""
 
 
 class PermitGranted(Value):
@@ -117,6 +139,21 @@ class SlotTaken(Value):
     lower now."""
 
     reason: Text
+
+
+class OwnerNews(Value):
+    """An owner's message to a machine (signal `owner_changed`): it takes the machine over, gives it a place, or lets it
+    go. Nothing happens to a machine of another owner."""
+
+    owner: Owner
+    """The sender."""
+    released: bool = False
+    """The machine has no owner any more."""
+    placement: Placement | None = None
+    domain: Document = Field(default_factory=dict)
+    """The fields of its failure domain."""
+    machine_class: ClassSnapshot | None = None
+    """The class that it has from now on: its VM is as if it had been made from it. None: its own stays."""
 
 
 class TemplateNews(Value):
@@ -155,6 +192,8 @@ class TellMachinesInput(Value):
     preserve: PreserveGrant | None = None
     slot_taken: SlotTaken | None = None
     template: TemplateNews | None = None
+    hook: HookIntent | None = None
+    owner: OwnerNews | None = None
 
 
 class TellMachinesOutput(Value):

@@ -22,7 +22,7 @@ class Revision(Value):
     """The class at that time: a class may be edited in place, and a rollout of that undone."""
     hash: Key
     """`rolling_hash` of its class when the revision was made. It is part of its machines' names; `Wanted.is_like`
-    (planners/pool/revisions.py), not this, says whether two revisions are alike."""
+    (planners/fleet/revisions.py), not this, says whether two revisions are alike."""
     restart: Key = ""
     """Set by `hostler rollout restart`: new machines though nothing else differs."""
     template: KeptTemplate

@@ -9,22 +9,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
-from resources.base import LONGEST_SECONDS, NAME_MOST, Annotations, Duration, Key, Labels, Manifest, Name, Span
+from resources.base import LONGEST_SECONDS, NAME_MOST, Annotations, Duration, Key, Labels, Manifest, Name, Span, cut
 from resources.effects import Effect
 from resources.names import CLUSTER_ANNOTATION, is_label, is_name
 
 
 class ObjectMeta(Manifest):
+    """The name, and what one marks an object with."""
+
     name: Name
+    """Unique among the objects of its kind in the cluster; a Kubernetes name."""
     namespace: Name = "default"
+    """Shown, and used to find the cluster (settings: clusters.<name>.namespaces); names are unique without it."""
     labels: Labels = Field(default_factory=dict)
+    """Labels by which objects are selected (`-l`)."""
     annotations: Annotations = Field(default_factory=dict)
+    """Annotations of the object; hostler.io/cluster names its cluster."""
 
     @field_validator("name")
     @classmethod
     def dns_name(cls, value: str) -> str:
         if not is_name(value):
-            raise ValueError(f"{value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'")
+            raise ValueError(
+                f"{cut(value, 79)!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'"
+            )
         return value
 
     @field_validator("annotations")
@@ -38,29 +46,54 @@ class ObjectMeta(Manifest):
 
 
 class ClassRef(Manifest):
+    """The MachineClass that the VM is made from."""
+
     name: Name
+    """The name of the class, in the same cluster."""
     kind: Literal["MachineClass"] = "MachineClass"
+    """The only kind there is; it may be left out."""
     api_group: Key | None = None
+    """Accepted for manifests of Gardener; it has no effect."""
+
+
+USER_DATA = "userData"
+"""The key of a Secret that has the user data."""
 
 
 class SecretRef(Manifest):
+    """A Secret, by name."""
+
     name: Name
+    """The name of the Secret."""
     namespace: Name = "default"
+    """The namespace of the Secret."""
 
 
 class Taint(Manifest):
+    """A taint, as Kubernetes has it."""
+
     key: Key
+    """The key."""
     value: Name | None = None
+    """The value; null: none."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    """What happens to pods that do not tolerate the taint."""
 
 
 class TemplateMeta(Manifest):
+    """Labels and annotations."""
+
     labels: Labels = Field(default_factory=dict)
+    """Labels to be set."""
     annotations: Annotations = Field(default_factory=dict)
+    """Annotations to be set."""
 
 
 class TemplateSpec(Manifest):
+    """The part of a Node's spec that can be given."""
+
     taints: list[Taint] = Field(default_factory=list)
+    """Taints to be set on the Node."""
 
 
 class NodeTemplate(Manifest):
@@ -140,9 +173,12 @@ DEFAULT_NODE_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure
 
 
 class MachineSpec(Manifest):
+    """What a machine is made from, and how long things may take."""
+
     class_: ClassRef = Field(alias="class")
     node_template: NodeTemplate = Field(default_factory=NodeTemplate)
     provider_id: Key | None = Field(default=None, alias="providerID")
+    """Filled in by Gardener; accepted, and without effect: the machine's own is in its status."""
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
     """A machine that is not Running within this time after its creation is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
@@ -189,8 +225,12 @@ KeptMachineSpec = Annotated[MachineSpec, BeforeValidator(as_kept)]
 
 
 class Machine(Manifest):
+    """One machine: a VM and its Node."""
+
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    """The version of the API, as Gardener and Kubernetes write it."""
     kind: Literal["Machine"] = "Machine"
+    """The kind of object."""
     metadata: ObjectMeta
     spec: MachineSpec
 
@@ -208,6 +248,7 @@ class TemplateMachineSpec(MachineSpec):
     """As in a Machine, but without a providerID: each machine of the pool gets its own."""
 
     class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
+    """The MachineClass that the VMs are made from. Another class is a new revision."""
 
     @field_validator("provider_id")
     @classmethod
@@ -225,3 +266,4 @@ class MachineTemplate(Manifest):
     """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) decides
     which machines are deleted first: those with the lowest value."""
     spec: TemplateMachineSpec
+    """The spec of each machine."""

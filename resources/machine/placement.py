@@ -12,3 +12,8 @@ class Placement(Value):
     zone: Name = ""
     failure_domain: Name = ""
     """The name of the failure domain, in its owner's words."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a place of a set that is counted through."""
+        return self.index is not None

@@ -57,11 +57,19 @@ class PreserveRequest(Value):
     """A machine's own value. The annotation on its Node is stronger."""
 
     value: PreserveValue
+    """What was asked for."""
     time: Instant
+    """When it was asked for."""
     requested_by: Text = ""
+    """Who asked."""
     reason: Text = ""
+    """Why, in their words."""
     lasts: Span | None = None
+    """For how long, from the moment of preservation; null: the machine's machinePreserveTimeout."""
     until: Instant | None = None
+    """Until when, instead of `lasts`."""
+    by_manifest: bool = False
+    """By the annotation of the machine's manifest, or of its pool's template: when that goes, so does the request."""
 
     @classmethod
     def of(cls, intent: PreserveIntent, time: datetime) -> Self:
@@ -80,10 +88,13 @@ class Release(Value):
     """That somebody wants a preservation to end, by `hostler release`; gone when it has."""
 
     time: Instant
+    """When it was asked for."""
     slot: bool = False
     """By its pool, whose autoPreserveFailedMax was lowered: it ends what nobody has asked for, of a Failed machine."""
     requested_by: Text = ""
+    """Who asked."""
     reason: Text = ""
+    """Why, in their words."""
 
 
 class Preservation(Model):
@@ -99,9 +110,11 @@ class Preservation(Model):
     last: Text = ""
     """The Node's last value that was valid: an invalid one changes nothing."""
     source: PreservedBy = PreservedBy.NOBODY
+    """By what it is preserved: a (automatically, in a slot of its pool), u (somebody asked), or nothing."""
     expiry_time: Instant | None = None
     """Preserved until then; None: not preserved."""
     since: Instant | None = None
+    """Since when it is preserved."""
     why: Text = ""
     """Who or what caused it, in words."""
     warned: bool = False

@@ -75,21 +75,31 @@ class OperationState(StrEnum):
 
 
 class LastOperation(Value):
+    """What was done last, or is being done, and how it went."""
+
     type: OperationType
+    """What is or was done."""
     state: OperationState
+    """How it went."""
     description: Text = ""
+    """What it is about, in words."""
     error_code: Code | None = None
     """cluster-autoscaler reads ResourceExhausted here and backs off the node group."""
     time: Instant
+    """When this was said."""
 
 
 class WaitingFor(Value):
+    """What the machine waits for."""
+
     reason: Word
     """CamelCase, for machines."""
     message: Text
     """With numbers and names, for people."""
     since: Instant
+    """Since when it waits for this reason."""
     next_try: Instant | None = None
+    """When the next try is made; null: something else ends the wait."""
 
 
 class FailureStreak(Value):
@@ -101,10 +111,22 @@ class FailureStreak(Value):
 
 
 class Condition(Value):
+    """Something that holds for a while and deserves attention."""
+
     type: Word
+    """What it is about, in CamelCase."""
     reason: Word
+    """The reason, which docs/runbook.md explains."""
     message: Text
+    """The reason in words, with numbers and names."""
     since: Instant
+    """Since when it has this reason."""
+
+
+def generation_words(base: int, updatable: int) -> str:
+    """Which generation of a class a spec is: `base` of what needs a new VM, `updatable` of the other fields."""
+    older = 0 < base < updatable
+    return f"generation {base}, with the updatable fields of {updatable}" if older else f"generation {updatable}"
 
 
 class ClassSnapshot(Value):
@@ -117,6 +139,17 @@ class ClassSnapshot(Value):
     provider_spec: Document
     secret_ref: SecretRef
     credentials_secret_ref: SecretRef | None = None
+    base: Order = 0
+    """The generation that its fields which need a new VM are of, where that is an older one: a machine of a pool takes
+    only what is updatable of a newer one, and so does a revision that was gone back to. 0: all are `generation`'s."""
+
+    @property
+    def based_on(self) -> int:
+        return self.base or self.generation
+
+    @property
+    def words(self) -> str:
+        return f"{self.name}, {generation_words(self.based_on, self.generation)}"
 
     @classmethod
     def of(cls, manifest: MachineClass, generation: int = 1) -> ClassSnapshot:
@@ -153,7 +186,9 @@ class UpdateTrouble(Value):
     """Why the last hot update failed. The machine itself is none the worse for it."""
 
     reason: Word
+    """The reason, which docs/runbook.md explains."""
     message: Text
+    """What went wrong, in words."""
     since: Instant
     """Of the first failure of this reason in a row."""
     time: Instant
@@ -222,27 +257,36 @@ class AppliedSpec(Value):
     """The provider spec that the VM carries, and its hash (seed 002: last-updated-machineClass)."""
 
     hash: Key
+    """The hash of the provider spec."""
     provider_spec: Document
+    """The provider spec itself."""
 
 
 class Status(Model):
     """What is and what was; written by the workflow only."""
 
     phase: Phase = Phase.PENDING
+    """Where the machine is in its life."""
     phase_since: Instant | None = None
+    """Since when it is in this phase."""
     last_operation: LastOperation | None = None
     provider_id: Key | None = Field(default=None, alias="providerID")
+    """The VM's id; null: there is none yet."""
     node_name: Name | None = None
+    """The Node's name; before it has joined, the one that the cloud promised."""
     addresses: Words = Field(default_factory=list)
+    """The VM's addresses and host names."""
     last_applied_provider_spec: AppliedSpec | None = None
     applied_generation: Count = 0
     """The newest generation of the class whose updatable fields the VM carries."""
     update_trouble: UpdateTrouble | None = None
     last_applied_node_template: NodeTemplate | None = None
     conditions: list[Condition] = Field(default_factory=list)
+    """What deserves attention now."""
     deadlines: dict[Key, Instant] = Field(default_factory=dict)
     """Absolute; one timer is armed for the earliest."""
     waiting_for: WaitingFor | None = None
+    """What it waits for; null: for nothing."""
     preserve: Preservation = Field(default_factory=Preservation)
     kept: Texts = Field(default_factory=list)
     """Volumes and NICs that outlive the machine because its spec says so."""
@@ -280,6 +324,8 @@ class MachineState(Model):
     """The generation of the owner's template that its spec comes from."""
     placement: Placement | None = None
     """Its place among its owner's machines, where that gives it one."""
+    domain: Document = Field(default_factory=dict)
+    """The fields of its failure domain, within which it takes its class; {}: none."""
 
     status: Status = Field(default_factory=Status)
 
@@ -314,6 +360,8 @@ class MachineState(Model):
     """The account that the VM was made in, in the cloud's own words, or may have been made in by a create call whose
     answer is not known: Secrets may open another one later. "": there was no such call, or it was made before this was
     recorded, and the next read of the VM fills it in."""
+    asked: bool = True
+    """Whether a create call may have asked the cloud for a VM: not while each has failed for want of a Secret."""
     joined: bool = False
     """Whether the Node carries the template and the token is revoked."""
     joined_uid: Key | None = None
@@ -323,6 +371,8 @@ class MachineState(Model):
     first."""
     was_running: bool = False
     trouble: FailureStreak | None = None
+    held_up: FailureStreak | None = None
+    """What held a machine up that Failed at its creation deadline, where more is known than that it was late."""
     update_failures: Count = 0
     """Failures of the hot update, in a row."""
     attempted_specs: list[Document] = Field(default_factory=list)
@@ -382,6 +432,11 @@ class MachineState(Model):
         if isinstance(data, dict) and data.get("pool") and not data.get("owner"):
             return {**data, "owner": {"name": data["pool"]}}
         return data
+
+    @property
+    def counted(self) -> bool:
+        """Whether its owner counts its machines through by index, as a control plane does."""
+        return self.placement is not None and self.placement.counted
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -30,6 +30,7 @@ from resources.cluster.accounts import Announcement
 from resources.intents import Intent
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot
+from resources.maintenance import Opening
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
 from resources.orders import Order, OrderTime
 from resources.owner import POOL, by_word, is_owner
@@ -107,6 +108,8 @@ class ClassReport(Value):
     message: Text = ""
     next_try: Instant | None = None
     """When a failed update is tried again."""
+    openings: list[Opening] | None = None
+    """From an owner: when its machines may be changed, as far as is known; None: always."""
     time: OrderTime
     """A report that is older than the one before it changes nothing."""
 
@@ -139,6 +142,15 @@ class ClassChange(Value):
     """Paths of updatable fields."""
     rolls: Texts = Field(default_factory=list)
     """Paths of fields that only a new VM can have."""
+
+    @property
+    def words(self) -> str:
+        """What it does to running machines."""
+        if self.generation == 1:
+            return "created"
+        parts = [f"hot update of {', '.join(self.hot)}"] if self.hot else []
+        parts += [f"needs replacement: {', '.join(self.rolls)}"] if self.rolls else []
+        return "; ".join(parts) or self.reason or "nothing that affects a running VM"
 
 
 class ClassQuestion(Value):
@@ -254,6 +266,8 @@ class ClassState(Model):
     created: Instant | None = None
     users: dict[Key, User] = Field(default_factory=dict)
     """Users by machine name, or by Owner.user for an owner of machines."""
+    openings: dict[Key, list[Opening]] = Field(default_factory=dict)
+    """When the machines of an owner may be changed, by Owner.user; those of others always."""
     troubles: dict[Key, UserTrouble] = Field(default_factory=dict)
     """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None
@@ -271,6 +285,11 @@ class ClassState(Model):
     @property
     def generation(self) -> int:
         return self.machine_class.generation
+
+    @property
+    def touching(self) -> int:
+        """The newest generation that changes running VMs."""
+        return max((c.generation for c in self.changes if c.hot), default=0)
 
     @property
     def not_done(self) -> dict[str, User]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pydantic import Field
 
-from resources.base import Annotations, Count, Instant, Labels, Name, Text, Value
+from resources.base import Annotations, Count, Duration, Instant, Labels, Name, Text, Value
+from resources.fleet.rehearsal import RevisionSummary
 from resources.fleet.state import FleetWait
 from resources.intents import Intent
 from resources.machine.state import ClassSnapshot, Phase
+from resources.owner import POOL
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Rollout
 
@@ -41,13 +45,31 @@ class UndoIntent(Intent):
     """None: the one before the newest."""
 
 
-# The other intents are plain ones: pause, resume, abort (of a rollout), restart, hibernate, wake, delete, renew.
+class ResumeIntent(Intent):
+    """The intent `resume`."""
+
+    now: bool = False
+    """Whether not to wait for a maintenance window, nor for the pool before (rollsAfter)."""
+    span: Duration = Field(default=timedelta(hours=4), gt=timedelta(0))
+    """With `now`: for how long the pool is open."""
+
+
+class VerdictIntent(Intent):
+    """The intents `approve` and `reject`."""
+
+    revision: Count | None = None
+    """None: whichever waits for approval."""
+
+
+# The other intents are plain ones: pause, abort (of a rollout), restart, hibernate, wake, unfreeze, delete, renew.
 
 
 class PoolQuestion(Value):
     """A question: what would the pool do (query `rehearse`)? What is not given stays as it is. Asking changes
     nothing."""
 
+    at: Instant | None = None
+    """When it is asked: a workflow's own time stands still while nothing happens to it. None: its own."""
     spec: MachineDeploymentSpec | None = None
     machine_class: ClassSnapshot | None = None
     replicas: Count | None = None
@@ -57,40 +79,17 @@ class PoolQuestion(Value):
     restart: bool = False
     remove: list[Name] = Field(default_factory=list, max_length=5000)
     """Machines that go first, as in scale."""
+    keep: list[Name] = Field(default_factory=list, max_length=5000)
+    """Machines that count as preserved: somebody wants to know what that would be worth."""
     delete: bool = False
+    resume: bool = False
 
 
-class RehearsedStep(Value):
-    reason: Text
-    message: Text
-
-
-class Rehearsal(Value):
-    """The plans to come if all goes well, each as its steps, from the pool's own planner."""
-
-    refused: Text = ""
-    """Why it would not be taken at all."""
-    revision: Count = 0
-    rolls: Count = 0
-    """How many machines a new revision replaces."""
-    hot: Count = 0
-    """How many machines are changed and stay."""
-    plans: list[list[RehearsedStep]] = Field(default_factory=list)
-    waits: list[RehearsedStep] = Field(default_factory=list)
-    """What it ends up waiting for: a canary, a pause."""
-
-
-class RevisionSummary(Value):
-    """One line of `hostler rollout history`."""
-
-    revision: Count
-    created: Instant
-    machine_class: Name
-    generation: Count
-    """The generation of the class."""
-    machines: Count
-    requested_by: Text = ""
-    reason: Text = ""
+HOLDS = ("Unreachable", "TooManyUnhealthy", "ClusterPaused")
+"""Waits that keep a pool from replacing any machine (planners/pool/repair.py)."""
+HOLDS_NEW = ("NewMachinesNeverJoin", "ProgressDeadlineExceeded", "RolloutAborted")
+"""Those that leave the newest revision's standing."""
+HOLDS_LOST = ("RepairBudget", "RepairsRest", "MachinesNeverJoin", "MachinesDieYoung")
 
 
 class PoolSummary(Value):
@@ -108,7 +107,9 @@ class PoolSummary(Value):
     deleted: bool = False
     revision: Count = 0
     machines: Count = 0
-    """Machines whose VM is not confirmed gone."""
+    """Machines whose VM is not confirmed gone, or that may get one."""
+    unborn: Count = 0
+    """Those of them that the cloud has not given a VM yet."""
     updated: Count = 0
     """Machines of the newest revision that stay."""
     available: Count = 0
@@ -138,3 +139,21 @@ class PoolSummary(Value):
     """Oldest first."""
     waits: list[FleetWait] = Field(default_factory=list)
     parked: Text | None = None
+    worker_pool: Name = ""
+    """The worker pool that it is a zone's pool of; "" for one that stands alone."""
+    zone: Name = ""
+
+    @property
+    def noun(self) -> str:
+        return POOL.word
+
+    @property
+    def all_available(self) -> bool:
+        """Whether as many machines as wanted are available."""
+        return self.available >= self.replicas
+
+    def holding(self, revision: int, vm: bool) -> FleetWait | None:
+        """The wait for which a machine that has Failed is not replaced, though it is drained and not preserved. `vm`:
+        whether there is one: only machines that had been Running and lost theirs wait for their turn."""
+        reasons = [*HOLDS, *(HOLDS_NEW if revision == self.revision else ()), *(() if vm else HOLDS_LOST)]
+        return next((w for r in reasons for w in self.waits if w.reason == r), None)

@@ -1,18 +1,19 @@
 """MachineDeployment, a pool of machines, as Gardener writes it (machine.sapcloud.io/v1alpha1,
 machinedeployment_types.go): its names and defaults, and what Hostler adds to it (`repair`, `pauseAfter`, `hibernated`,
-the limits of preservation of seed 003)."""
+`maintenance`, `approval`, `rollsAfter`, the limits of preservation of seed 003)."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from resources.base import LONGEST_SECONDS, Count, Duration, Key, Labels, Manifest, Name
 from resources.effects import Effect
 from resources.machine.manifest import MachineTemplate, ObjectMeta
+from resources.maintenance import Maintenance
 from resources.names import is_label
 
 NAME_LENGTH = 51
@@ -44,9 +45,14 @@ def percent_of(amount: int | str) -> int | None:
 
 
 class LabelSelectorRequirement(Manifest):
+    """One condition that labels must meet."""
+
     key: Key
+    """The key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How the label is compared with `values`."""
     values: list[Name] = Field(default_factory=list)
+    """The values for In and NotIn."""
 
     def matches(self, labels: dict[str, str]) -> bool:
         value = labels.get(self.key)
@@ -65,13 +71,17 @@ class LabelSelector(Manifest):
     """Must match the template's labels. A pool does not find its machines by labels: it knows those that it created."""
 
     match_labels: Labels = Field(default_factory=dict)
+    """Labels that must be there with these values."""
     match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
+    """Conditions that must all be met."""
 
     def matches(self, labels: dict[str, str]) -> bool:
         return self.match_labels.items() <= labels.items() and all(r.matches(labels) for r in self.match_expressions)
 
 
 class RollingUpdate(Manifest):
+    """How many machines are replaced at a time."""
+
     max_surge: Amount = 1
     """The maximum number of VMs above the replicas; count or percentage, rounded up."""
     max_unavailable: Amount = 1
@@ -133,7 +143,29 @@ class Repair(Manifest):
     a machine. Count, or percentage of the replicas, rounded down; a percentage never comes to less than 2 machines."""
 
 
+class Approval(Manifest):
+    """Whether a person must approve each new revision before its rollout begins."""
+
+    required: bool = False
+    """The rollout of a new revision waits for `hostler rollout approve`. Going back with `undo` does not."""
+    timeout: Duration = Field(default=timedelta(hours=24), gt=timedelta(0))
+    """A rollout that nobody approves within this time is aborted."""
+
+
+class RollsAfter(Manifest):
+    """The pool that is rolled out before this one, as the zones of a worker pool are one after the other."""
+
+    pool: Name
+    """The name of that pool, in the same cluster. One that is gone holds up nothing."""
+    class_: Name | None = Field(default=None, alias="class")
+    """The class that it must be rolled out with; without this field, whichever it has."""
+
+
 class MachineDeploymentSpec(Manifest):
+    """How many machines there are, what they are made from, and how they are replaced."""
+
+    ALSO: ClassVar = ("autoPreserveFailedMachineMax", "rollbackTo")
+
     replicas: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=5000)
     """How many machines the pool should have."""
     selector: Annotated[LabelSelector | None, Effect.POOL] = None
@@ -159,6 +191,12 @@ class MachineDeploymentSpec(Manifest):
     """How long a preserved machine is kept. A change applies to later preservations only."""
     hibernated: Annotated[bool, Effect.POOL] = False
     """No machines for now, whatever replicas says; set to false, they are created again."""
+    maintenance: Annotated[Maintenance, Effect.POOL] = Field(default_factory=Maintenance)
+    """When rollouts and hot updates may begin."""
+    approval: Annotated[Approval, Effect.POOL] = Field(default_factory=Approval)
+    """Whether a person must approve each new revision."""
+    rolls_after: Annotated[RollsAfter | None, Effect.POOL] = None
+    """A rollout of this pool waits until that of another one is complete."""
 
     @model_validator(mode="before")
     @classmethod
@@ -177,7 +215,7 @@ class MachineDeploymentSpec(Manifest):
         rest = {k: v for k, v in data.items() if k != "autoPreserveFailedMachineMax"}
         return rest | {"autoPreserveFailedMax": theirs}
 
-    @field_validator("strategy", "repair", mode="before")
+    @field_validator("strategy", "repair", "maintenance", "approval", mode="before")
     @classmethod
     def nothing_is_the_default(cls, value: Any) -> Any:
         return {} if value is None else value
@@ -209,9 +247,18 @@ class MachineDeployment(Manifest):
     """A pool: a number of machines from one template, which is kept up, rolled and repaired."""
 
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    """The version of the API, as Gardener and Kubernetes write it."""
     kind: Literal["MachineDeployment"] = "MachineDeployment"
+    """The kind of object."""
     metadata: ObjectMeta
     spec: MachineDeploymentSpec
+
+    @model_validator(mode="after")
+    def after_another(self) -> MachineDeployment:
+        before = self.spec.rolls_after
+        if before is not None and before.pool == self.metadata.name:
+            raise ValueError("spec.rollsAfter.pool: a pool cannot wait for itself; name another one, or leave it out")
+        return self
 
     @field_validator("metadata")
     @classmethod

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from resources.base import Count, Instant, Text, Value
+from resources.base import Count, Instant, Name, Text, Value
 from resources.fleet.state import FleetState
 from resources.journal import Happening
 from resources.machine.manifest import as_kept
+from resources.maintenance import Calendar, Freeze, Opening
 from resources.pool.manifest import MachineDeploymentSpec
 
 
@@ -20,6 +21,42 @@ class Gate(StrEnum):
     OPEN = ""
     PAUSED = "paused"
     ABORTED = "aborted"
+
+
+class Consent(Value):
+    """A rollout's approval: since when it is asked for, and who has given or refused it."""
+
+    asked: Instant
+    given: Instant | None = None
+    rejected: Instant | None = None
+    expired: Instant | None = None
+    """When nobody had answered in time."""
+    by: Text = ""
+    reason: Text = ""
+
+    @property
+    def words(self) -> str:
+        """Who has given or refused it and why; "" while it is asked for."""
+        if self.expired is not None:
+            return "approved by nobody in time"
+        verdict = "approved" if self.given is not None else "rejected" if self.rejected is not None else ""
+        return f"{verdict}{f' by {self.by}' if self.by else ''}{f': {self.reason}' if self.reason else ''}"
+
+
+class Predecessor(Value):
+    """How the pool stands that this one is rolled out after, as it was last asked."""
+
+    revision: Count
+    """The own revision that waits for it."""
+    pool: Name
+    class_: Name = ""
+    """The class that it is to be rolled out with; "": whichever it has."""
+    complete: bool = False
+    """Whether it is rolled out with that class."""
+    gone: bool = False
+    """Whether there is no such pool, or it is deleted."""
+    message: Text = ""
+    """What it waits for, or why it does not answer."""
 
 
 class Rollout(Value):
@@ -44,6 +81,10 @@ class Rollout(Value):
     """Whether a person has let it go on beyond pauseAfter."""
     waiting_since: Instant | None = None
     """Since when new machines are awaited, whichever: one that replaces a lost one starts no new clock."""
+    consent: Consent | None = None
+    """None: it needs no approval."""
+    unordered: bool = False
+    """Whether a person has let it go on without the pool before it (rollsAfter)."""
 
 
 class RolloutCounts(Value):
@@ -89,6 +130,13 @@ class PoolState(FleetState):
     paused_by: Text = ""
     stories: dict[Count, RolloutStory] = Field(default_factory=dict)
     """Rollouts that are told, by revision."""
+    freeze: Freeze | None = None
+    calendar: Calendar | None = None
+    """What its maintenance windows come to, as far as that has been worked out."""
+    opened: Opening | None = None
+    """A maintenance window that a person has opened (`hostler rollout resume --now`)."""
+    before: Predecessor | None = None
+    """How the pool before it stands (rollsAfter), while a rollout waits for that."""
     story: Count = 0
     """The newest revision whose rollout has been told, or is being told."""
 

@@ -21,16 +21,21 @@ CLASS: dict[str, Reason] = {
     "UserSilent": Reason(
         Kind.HAPPENING,
         "A machine was told of the newest generation and did not report back within two minutes, so it is told again.",
-        do=(
-            "Check whether it is stuck (`hostler describe {machine}`), or whether too few workers poll: `hostler "
-            "doctor`."
-        ),
+        do=("Check whether it is stuck (`hostler describe {machine}`), or whether too few workers poll: {doctor}."),
         warning=True,
+    ),
+    "UpdateHeld": Reason(
+        Kind.HAPPENING,
+        "Machines are not told of a hot update yet, because their pool is outside its maintenance windows, or frozen.",
+        do=(
+            "Nothing: they are told when a window of their pool begins, or its freeze ends. docs/pools.md says what to "
+            "do where that cannot wait."
+        ),
     ),
     "TellingFailed": Reason(
         Kind.HAPPENING,
         "Temporal did not accept the signals that tell the class's machines of a change.",
-        do="Nothing: the signals are sent again after two minutes. If it happens again: `hostler doctor`.",
+        do="Nothing: the signals are sent again after two minutes. If it happens again: {doctor}.",
         warning=True,
     ),
     "UsersNotFound": Reason(

@@ -18,11 +18,11 @@ CREATING: dict[str, Reason] = {
         ),
         by_itself=(
             "Asks the class's workflow every 5 s until the creation deadline; then the machine is Failed "
-            "(CreationTimeout). The machine can be deleted in the meantime."
+            "with this reason. The machine can be deleted in the meantime."
         ),
         do=(
-            "Apply the MachineClass that the message names: `hostler apply -f FILE --cluster {cluster}`. The "
-            "machine asks for it every 5 s, and creates nothing in the cloud until it has the class."
+            "Apply the MachineClass that the message names: `hostler apply -f FILE --cluster {cluster}`. The machine "
+            "keeps asking for it, and creates nothing in the cloud until it has the class."
         ),
         worry=(
             "When the class exists (`hostler get classes`) and the machine still waits: check the class with "
@@ -44,13 +44,24 @@ CREATING: dict[str, Reason] = {
         ),
         do=(
             "Nothing: the answer takes seconds, and no second call is made before it arrives. After 6 minutes check "
-            "whether a worker polls the cloud's queue: `hostler doctor`."
+            "whether a worker polls the cloud's queue: {doctor}."
         ),
         worry="After 6 minutes: no worker polls the cloud's queue, or the cloud hangs.",
     ),
     "VMCreated": Reason(
         Kind.HAPPENING,
         "The cloud has created the VM; its id is recorded and never replaced.",
+    ),
+    "UserDataDoubtful": Reason(
+        Kind.HAPPENING,
+        "The VM was made with user data in which something looks like a misspelled placeholder: as it was not filled, "
+        "the VM may never join.",
+        see="`hostler describe {machine}`: if the node does not come, this is why.",
+        do=(
+            "Correct the Secret's userData as the message says: `hostler apply -f SECRET-FILE --cluster {cluster}`; "
+            "then {replace}."
+        ),
+        warning=True,
     ),
     "VMAdopted": Reason(
         Kind.HAPPENING,
@@ -66,12 +77,12 @@ CREATING: dict[str, Reason] = {
         ),
         by_itself=(
             "Looks again every 5 s, and creates its own VM once the other one is gone or is being deleted. At the "
-            "creation deadline the machine is Failed (CreationTimeout). A VM that this workflow created before it "
+            "creation deadline the machine is Failed with this reason. A VM that this workflow created before it "
             "was reset is adopted at once (VMTakenOver)."
         ),
         do=(
-            "If it is this machine: `hostler adopt {machine}`. Otherwise delete it in the cloud: Hostler looks "
-            "every 5 s, and does not wait for a VM that is being deleted."
+            "If it is this machine: `hostler adopt {machine}`. Otherwise delete it in the cloud: Hostler keeps "
+            "looking, and does not wait for a VM that is being deleted."
         ),
         worry="Immediately: somebody terminated a workflow while its VM was running, and nothing manages that VM.",
         warning=True,
@@ -90,7 +101,7 @@ CREATING: dict[str, Reason] = {
             "Tries the changed class with a new token after the lag window (1 minute), and adopts a VM that appears "
             "in the meantime."
         ),
-        do="Nothing: the wait of a minute makes sure that a VM which the earlier call did create is seen first.",
+        do="Nothing: until the time shown it makes sure that a VM which the earlier call did create is seen first.",
         worry="Never.",
     ),
     "AttemptIsOver": Reason(
@@ -102,8 +113,8 @@ CREATING: dict[str, Reason] = {
             "that it finds; otherwise it begins a new attempt. There is never a second VM."
         ),
         do=(
-            "Nothing: after a minute or more Hostler looks for the VM again and adopts it, or begins a new attempt. "
-            "If this keeps happening, somebody keeps changing the Secret with the user data."
+            "Nothing: {then} Hostler looks for the VM again and adopts it, or begins a new attempt. If this "
+            "keeps happening, somebody keeps changing the Secret with the user data."
         ),
         worry=(
             "When it happens for the third time in a row, or *token is bound to a dead VM* keeps coming back: "
@@ -114,11 +125,11 @@ CREATING: dict[str, Reason] = {
         Kind.WAIT,
         "The cloud has no capacity for this type of VM in this zone right now.",
         see="`hostler describe {machine}`: the cloud's code is in the message.",
-        by_itself="Tries every 10 minutes until the creation deadline; then the machine is Failed (CreationTimeout).",
-        do=(
-            "Nothing: it is tried again every 10 minutes. If you cannot wait, set another machine type or zone in "
-            "the class and `hostler apply -f FILE --cluster {cluster}`; the changed class is tried within a minute."
+        by_itself=(
+            "Tries every 10 minutes until the creation deadline; then the machine is Failed, and this stays its reason."
         ),
+        do="Nothing: it is tried again {then}. If you cannot wait: {cure} A changed class is tried soon.",
+        cure="set another machine type or zone in the class and `hostler apply -f FILE --cluster {cluster}`.",
         worry="When no other type or zone is possible, or the deadline is near (*Times* in describe).",
         warning=True,
     ),
@@ -127,10 +138,12 @@ CREATING: dict[str, Reason] = {
         "The cloud account has used up its quota for what the message names.",
         see="`hostler describe {machine}`: the message names the quota.",
         by_itself="Tries every 10 minutes until the creation deadline.",
-        do=(
+        do=("{cure} It is tried again {then}."),
+        cure=(
             "Delete machines that you do not need, or have the cloud raise the quota; `hostler get orphans "
-            "--cluster {cluster}` shows VMs without an owner. It is tried again every 10 minutes."
+            "--cluster {cluster}` shows VMs without an owner."
         ),
+        lasting=True,
         worry="At once: it does not go away on its own.",
         warning=True,
     ),
@@ -145,11 +158,12 @@ CREATING: dict[str, Reason] = {
             "Tries every 3 minutes: a creation until its deadline, a deletion without end; a hot update every 10 "
             "minutes. In the meantime nothing is considered gone."
         ),
-        do=(
+        do="{cure} It is tried again {then}.",
+        cure=(
             "If the cloud refuses: correct the Secret that the message names, or its user's permissions. If the "
-            "Kubernetes API refuses: `hostler doctor` names the missing permission. It is tried again every 3 "
-            "minutes, a hot update every 10."
+            "Kubernetes API refuses: {doctor} names the missing permission."
         ),
+        lasting=True,
         worry="Immediately: it does not go away on its own, and it affects all machines of the account.",
         warning=True,
     ),
@@ -158,15 +172,16 @@ CREATING: dict[str, Reason] = {
         "A Secret with credentials or user data, or a key in it, is missing where the worker looks for it.",
         see="`hostler describe {machine}`: the message names the Secret and the key; `hostler doctor`.",
         by_itself=(
-            "Tries every 3 minutes: a creation until its deadline, a deletion without end; a hot update every 10 "
-            "minutes. If the class's credentials are missing, the default credentials in the worker's settings are "
-            "used."
+            "Tries every 3 minutes: a creation until its deadline, a deletion without end, except of a machine that "
+            "never asked for a VM; a hot update every 10 minutes. If the class's credentials are missing, the default "
+            "credentials in the worker's settings are used."
         ),
-        do=(
-            "Create it, with the key that the message names: `hostler apply -f SECRET-FILE --cluster {cluster}`. "
-            "`hostler doctor` checks the source of secrets. It is tried again every 3 minutes, a hot update every "
-            "10."
+        do="{cure} It is tried again {then}.",
+        cure=(
+            "Create what the message names, the Secret with all its keys or the missing key: `hostler apply -f "
+            "SECRET-FILE --cluster {cluster}`. Whether the source of secrets can be read, {doctor} says."
         ),
+        lasting=True,
         worry=(
             "Immediately: while a deletion waits for credentials, the VM costs money. `--force` does not help: it "
             "ends the wait for pods, not the wait for the cloud. You can also set another Secret of the same "
@@ -191,11 +206,12 @@ CREATING: dict[str, Reason] = {
             "wrong account; it is Failed at its creation deadline, and its pool slows down as after any failed "
             "creation."
         ),
-        do=(
+        do="{cure} It is tried again {then}; until then nothing is considered gone, and nothing is created.",
+        cure=(
             "Give the Secret credentials of the account that has the VMs: `hostler apply -f SECRET-FILE --cluster "
-            "{cluster}`; for new VMs in the other account, create a class with another Secret. It is tried again "
-            "every 3 minutes, a hot update every 10; until then nothing is considered gone, and nothing is created."
+            "{cluster}`; for new VMs in the other account, create a class with another Secret."
         ),
+        lasting=True,
         worry=(
             "Immediately: VMs run, and cost money, in an account that Hostler cannot see. To move to another "
             "account, set a *new* Secret in a new class and let the pool roll; a Secret whose VMs are all gone may "
@@ -214,11 +230,12 @@ CREATING: dict[str, Reason] = {
             "Tries every 3 minutes until the creation deadline, a changed class a minute after the last call; in a "
             "hot update every 10 minutes, or at once with a changed class."
         ),
-        do=(
+        do="{cure} A changed class is tried soon, an unchanged one {then}.",
+        cure=(
             "Correct the class or the machine and `hostler apply -f FILE --cluster {cluster}`; `hostler explain "
-            "machineclass.providerSpec` describes the fields. A changed class is tried within a minute, an "
-            "unchanged one every 3 minutes, or every 10 in a hot update."
+            "machineclass.providerSpec` describes the fields."
         ),
+        lasting=True,
         worry="Immediately: only a change helps.",
         warning=True,
     ),
@@ -230,10 +247,9 @@ CREATING: dict[str, Reason] = {
             "Tries every 3 minutes until the creation deadline, a changed class a minute after the last call; in a "
             "hot update every 10 minutes, or at once with a changed class."
         ),
-        do=(
-            "Create it, or correct its name and `hostler apply -f FILE --cluster {cluster}`. A changed class is "
-            "tried within a minute, an unchanged one every 3 minutes, or every 10 in a hot update."
-        ),
+        do="{cure} A changed class is tried soon, an unchanged one {then}.",
+        cure="Create it, or correct its name and `hostler apply -f FILE --cluster {cluster}`.",
+        lasting=True,
         worry="Immediately, unless what is missing is being created right now.",
         warning=True,
     ),
@@ -246,7 +262,7 @@ CREATING: dict[str, Reason] = {
             "before reads."
         ),
         do=(
-            "Nothing: it is tried again every 30 s, or when the cloud says so. After 15 minutes find out who else "
+            "Nothing: it is tried again {then}. After 15 minutes find out who else "
             "uses up the account's calls, or lower `clouds.aws.callsPerSecond` in the worker's settings."
         ),
         worry="After 15 minutes, or when it affects many machines.",
@@ -259,7 +275,7 @@ CREATING: dict[str, Reason] = {
         by_itself="Tries every 5 s: a deletion without end, a creation until its deadline.",
         do=(
             "If the message names a protection, remove it as the message says: Hostler never does. Otherwise "
-            "nothing: it is tried again every 5 s."
+            "nothing: it is tried again {then}."
         ),
         worry="After 10 minutes: a person must act.",
         warning=True,
@@ -272,10 +288,7 @@ CREATING: dict[str, Reason] = {
             "`hostler doctor`."
         ),
         by_itself="Retries for half a minute, then every 5 s. No machine is failed or replaced because of it.",
-        do=(
-            "Nothing: it is tried again every few seconds. After 10 minutes: `hostler doctor`, and the cloud's status "
-            "page."
-        ),
+        do=("Nothing: it is tried again {then}. After 10 minutes: {doctor}, and the cloud's status page."),
         worry="After 10 minutes, or when the cloud's status page shows no incident.",
         warning=True,
     ),
@@ -284,10 +297,12 @@ CREATING: dict[str, Reason] = {
         "The cloud answered with an error code that Hostler does not know.",
         see="`hostler describe {machine}`: the code is in the message.",
         by_itself="Tries every 3 minutes: a creation until its deadline, a deletion without end.",
-        do=(
+        do="{cure} It is tried again {then}.",
+        cure=(
             "Look up the code in the cloud's documentation and remove the cause; report the code, so that it can be "
-            "added to Hostler. It is tried again every 3 minutes."
+            "added to Hostler."
         ),
+        lasting=True,
         worry="Immediately: it may not go away on its own.",
         warning=True,
     ),
@@ -295,17 +310,16 @@ CREATING: dict[str, Reason] = {
         Kind.WAIT | Kind.FAILURE,
         "The machine was not Running by its creation deadline (spec.creationTimeout, 20 minutes by default).",
         see=(
-            "`hostler describe {machine}`: the message has the last error and the last lines of the VM's console; "
-            "`hostler events {machine}` shows everything."
+            "`hostler describe {machine}`: the message begins with what held it up, and has the last lines of the VM's "
+            "console; `hostler events {machine}` shows everything."
         ),
         by_itself=(
             "Does nothing more: the machine stays Failed, and its VM is kept for you to inspect. If there is a VM, "
-            "its Node was looked at twice before, so an outage does not cause this."
+            "its Node was looked at twice before, so an outage does not cause this. Where it is known what held the "
+            "machine up (OutOfCapacity, CredentialsMissing, NodeNotSeen), that is the reason that lists, describe and "
+            "the web UI show; the journal and the condition Failed say CreationTimeout."
         ),
-        do=(
-            "Correct what the message names, or raise spec.creationTimeout; then {replace}. Inspect the VM first: "
-            "both commands delete it."
-        ),
+        do="Correct what the message names, or raise spec.creationTimeout; then {replace}.{inspect}",
         worry="When it affects several machines of a class: the cause is the class, its image, user data or network.",
         warning=True,
     ),

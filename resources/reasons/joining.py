@@ -14,10 +14,7 @@ JOINING: dict[str, Reason] = {
             "Makes one call, which Temporal retries up to 5 times; then the wait depends on the kind of error, "
             "which is shown as one of the errors above. The creation is not repeated."
         ),
-        do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: `hostler "
-            "doctor`."
-        ),
+        do=("Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: {doctor}."),
         worry="After 6 minutes.",
     ),
     "PostStartUpdated": Reason(
@@ -35,9 +32,10 @@ JOINING: dict[str, Reason] = {
             "Checks the VM after 30 s and then less and less often, up to every 2 minutes, and keeps the bootstrap "
             "token valid. At the creation deadline the machine is Failed, after two fresh looks."
         ),
-        do=(
-            "Nothing in the first 5 minutes. Then read {seen}, with the console's last lines. Usual causes: the "
-            "user data, the network to the API server, the bootstrap token, or a Node without spec.providerID."
+        do=("Nothing, for as long as the image usually takes to boot. Then {cure}"),
+        cure=(
+            "read {seen}, with the console's last lines. Usual causes: the user data, the network to the API server, "
+            "the bootstrap token, or a Node without spec.providerID."
         ),
         worry="After 5 minutes, or after the time that the image usually takes.",
     ),
@@ -87,10 +85,7 @@ JOINING: dict[str, Reason] = {
             "Makes a three-way merge: what others have set is not touched. Temporal retries it up to 5 times; then "
             "the wait depends on the kind of error."
         ),
-        do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: `hostler "
-            "doctor`."
-        ),
+        do=("Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: {doctor}."),
         worry="After 6 minutes.",
     ),
     "StartupTaint": Reason(
@@ -101,10 +96,10 @@ JOINING: dict[str, Reason] = {
             "Waits until the taint is gone, which the watch notices at once. At the creation deadline the machine "
             "is Failed."
         ),
-        do=(
-            "Nothing in the first 5 minutes. Then check whether the taint's owner is running (the "
-            "cloud-controller-manager for `uninitialized`, Gardener's resource manager for "
-            "`critical-components-not-ready`): `kubectl get pods -n kube-system`."
+        do=("Nothing, as long as its owner usually takes. Then {cure}"),
+        cure=(
+            "check whether the taint's owner is running (the cloud-controller-manager for `uninitialized`, Gardener's "
+            "resource manager for `critical-components-not-ready`): `kubectl get pods -n kube-system`."
         ),
         worry="After 5 minutes, or when it affects several new Nodes: the component is down.",
     ),
@@ -116,10 +111,7 @@ JOINING: dict[str, Reason] = {
             "Removes the taint by its key, whatever its value. Temporal retries it up to 5 times; then the wait "
             "depends on the kind of error."
         ),
-        do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: `hostler "
-            "doctor`."
-        ),
+        do=("Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: {doctor}."),
         worry="After 6 minutes.",
     ),
     "NoReadyTaint": Reason(

@@ -33,6 +33,19 @@ LEAVING: dict[str, Reason] = {
         do=_HOOK_DO,
         worry=_HOOK_WORRY,
     ),
+    "HeldByOwner": Reason(
+        Kind.WAIT,
+        "The machine belongs to a control plane, which keeps it until another machine is ready in its place: etcd must "
+        "not lose its quorum.",
+        see="`hostler describe controlplane --cluster {cluster}` says what its index waits for.",
+        by_itself="The control plane makes another machine, and lets this one go once that is ready.",
+        do=(
+            "`hostler describe controlplane --cluster {cluster}` says what its index waits for. `hostler delete "
+            "machine {pool} --force` waits for no other machine, at the risk of etcd. If the control plane's workflow "
+            "is gone, apply its manifest again."
+        ),
+        worry="After the creation deadline of a machine: then its replacement does not come about.",
+    ),
     "Draining": Reason(
         Kind.WAIT,
         "The Node's pods are being evicted, as far as their disruption budgets allow.",
@@ -45,10 +58,20 @@ LEAVING: dict[str, Reason] = {
             "(spec.drainTimeout, 2 h by default) the remaining pods are deleted without a grace period."
         ),
         do=(
-            "Nothing: pods that are still there at the deadline are deleted. {seen} names the pod and the budget in "
-            "the way; make the budget allow more disruptions, or do not wait: `hostler delete {machine} --force`."
+            "Nothing: pods that are still there at the deadline are deleted. If {seen} names a pod and a budget in "
+            "the way, make the budget allow more disruptions, or do not wait: `hostler delete {machine} --force`."
         ),
         worry=("When the budget allows 0 disruptions and its pods are not Ready: that does not change on its own."),
+    ),
+    "DrainBlocked": Reason(
+        Kind.HAPPENING,
+        "Pods that the drain could not evict, or that did not end, for longer than one pass; the message names them, "
+        "and the disruption budget.",
+        by_itself="It stands in the journal when it changes, five times a drain at most; the drain goes on trying.",
+        do=(
+            "Nothing, if the drain is over. While it waits: make the budget allow more disruptions, or do not wait: "
+            "`hostler delete {machine} --force`."
+        ),
     ),
     "DrainForced": Reason(
         Kind.HAPPENING,
@@ -95,10 +118,7 @@ LEAVING: dict[str, Reason] = {
             "Looks once; after an error, the wait before the next look depends on the kind of error. A VM that it "
             "finds is drained and deleted like any other."
         ),
-        do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: `hostler "
-            "doctor`."
-        ),
+        do=("Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: {doctor}."),
         worry="After 6 minutes.",
     ),
     "DeletingVM": Reason(
@@ -125,8 +145,8 @@ LEAVING: dict[str, Reason] = {
             "retries without end."
         ),
         do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: `hostler "
-            "doctor`. If the cluster will never answer again: `hostler delete {machine} --force --abandon-node`."
+            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cluster's queue: "
+            "{doctor}. If the cluster will never answer again: `hostler delete {machine} --force --abandon-node`."
         ),
         worry="After 6 minutes: the Node has a finalizer, or the API server has a problem.",
     ),

@@ -63,7 +63,7 @@ LIVING: dict[str, Reason] = {
             "machine is Failed."
         ),
         do=(
-            "If it was stopped by mistake, start it in the cloud: `hostler describe {machine}` shows its id. "
+            "If it was stopped by mistake, start it in the cloud: {look} shows its id. "
             "Otherwise the machine is Failed at the time in the message."
         ),
         worry="Immediately, unless you stopped it.",
@@ -91,7 +91,7 @@ LIVING: dict[str, Reason] = {
             "renewed for 40 s, the cloud is believed: VMGone."
         ),
         do=(
-            "Check the credentials with `hostler doctor`: are they for the account and region in which the VM was "
+            "Check the credentials with {doctor}: are they for the account and region in which the VM was "
             "created, and may they describe instances? The machine stays as it is until the cloud finds its VM, or "
             "its kubelet is silent."
         ),
@@ -106,7 +106,7 @@ LIVING: dict[str, Reason] = {
         "The Node is healthy again, and must stay healthy for a while before the machine is Running.",
         see="`hostler describe {machine}`: *Next try*.",
         by_itself="Sets the machine to Running when the Node has been healthy for 30 s without a break.",
-        do="Nothing: it takes 30 s.",
+        do="Nothing: it is Running {then}, if it stays healthy until then.",
         worry="Only together with Flapping.",
     ),
     "Recovered": Reason(
@@ -159,7 +159,7 @@ LIVING: dict[str, Reason] = {
             "outage the two looks start again."
         ),
         do=(
-            "Restore access to what the message names; `hostler doctor` says what is wrong. No machine is Failed on "
+            "Restore access to what the message names; {doctor} says what is wrong. No machine is Failed on "
             "stale information."
         ),
         worry="When it lasts: in the meantime dead machines are not repaired.",
@@ -171,7 +171,7 @@ LIVING: dict[str, Reason] = {
         see="`kubectl get lease -n kube-node-lease`; `{node}`.",
         by_itself="Checks again every minute. 5 minutes after the deadline the Lease alone no longer counts.",
         do=(
-            "Nothing: it is checked again every minute. After 5 minutes the machine is Failed anyway: read the "
+            "Nothing: it is checked again {then}. After 5 minutes the machine is Failed anyway: read the "
             "kubelet's log on the VM."
         ),
         worry=(
@@ -257,10 +257,7 @@ LIVING: dict[str, Reason] = {
             "Makes one call. Temporal retries it up to 5 times, and waits without limit for a worker. A failure is "
             "shown as UpdateFailed."
         ),
-        do=(
-            "Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: `hostler "
-            "doctor`."
-        ),
+        do=("Nothing: it takes seconds. After 6 minutes check whether a worker polls the cloud's queue: {doctor}."),
         worry="After 6 minutes.",
     ),
     "Updated": Reason(
@@ -281,9 +278,8 @@ LIVING: dict[str, Reason] = {
             "never gives up, and the phase does not change."
         ),
         do=(
-            "Fix what the message names; `hostler describe {machine}` shows the result for each resource. It is "
-            "tried again after 5 s to 3 minutes, or after 10 minutes if a person must act; at once after a change "
-            "of the class or `hostler renew {machine}`."
+            "Fix what the message names; {look} shows the result for each resource. It is tried again {then}; at "
+            "once after a change of the class or `hostler renew {machine}`."
         ),
         worry=(
             "It can wait until morning: tags and options are only late. Immediately if the change is for security "

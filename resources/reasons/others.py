@@ -31,7 +31,7 @@ ANY_TIME: dict[str, Reason] = {
             "because of it; deadlines that pass in the meantime are confirmed by fresh looks afterwards."
         ),
         do=(
-            "Restore access to it; `hostler doctor` says what fails. In the meantime no machine is failed or "
+            "Restore access to it; {doctor} says what fails. In the meantime no machine is failed or "
             "replaced because of it."
         ),
         worry="Immediately: while it lasts, no pods are moved and no Nodes are repaired.",
@@ -50,7 +50,7 @@ ANY_TIME: dict[str, Reason] = {
         ),
         do=(
             "Correct what the message names: the kubeconfig of `clusters` in the worker's settings, its token file, "
-            "its plugin, or its user's permissions. It is read again within 15 s."
+            "its plugin, or its user's permissions. It is read again on its own."
         ),
         worry="Immediately, as for an API server that cannot be reached.",
         warning=True,
@@ -137,9 +137,8 @@ CLUSTER: dict[str, Reason] = {
         "The VMs of a cloud account cannot be listed, so Hostler does not notice when a VM disappears there, and "
         "pools wait.",
         do=(
-            "Correct what the message names: credentials, permissions, network. It is tried again every minute: "
-            "`hostler describe cluster {cluster}`. Only pools whose class uses this account wait for it; an account "
-            "that no class uses any longer is forgotten."
+            "Correct what the message names: credentials, permissions, network. It is tried again every minute. Only "
+            "pools whose class uses this account wait for it; an account that no class uses any longer is forgotten."
         ),
         warning=True,
     ),
@@ -152,7 +151,7 @@ CLUSTER: dict[str, Reason] = {
         "The watch of the nodes or of a cloud account ended with an error, or cannot start.",
         do=(
             "Nothing: the watch of the nodes is restarted after 30 s, an account's after a minute. If it happens "
-            "again: `hostler doctor`. If a class does not say where its VMs are, correct the field that the message "
+            "again: {doctor}. If a class does not say where its VMs are, correct the field that the message "
             "names."
         ),
         warning=True,
@@ -166,6 +165,15 @@ CLUSTER: dict[str, Reason] = {
     "Resumed": Reason(
         Kind.HAPPENING,
         "Somebody has resumed the cluster: its pools continue.",
+    ),
+    "FreezeBegan": Reason(
+        Kind.HAPPENING,
+        "Somebody has frozen the cluster: its pools begin no rollout and no hot update.",
+        do="`hostler unfreeze cluster {cluster}` when the reason for it is over.",
+    ),
+    "FreezeEnded": Reason(
+        Kind.HAPPENING,
+        "The cluster is no longer frozen: its pools continue.",
     ),
     "BackAgain": Reason(
         Kind.HAPPENING,
@@ -279,7 +287,7 @@ STORY: dict[str, Reason] = {
     "ActivityTimedOut": Reason(
         Kind.HAPPENING,
         "A call had no answer in time in any of its attempts: its workers died or hung.",
-        do="Check whether workers are restarted again and again: `hostler doctor`, and their logs.",
+        do="Check whether workers are restarted again and again: {doctor}, and their logs.",
         warning=True,
     ),
     "WorkflowTaskFailed": Reason(

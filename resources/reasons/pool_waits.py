@@ -33,7 +33,7 @@ POOL_WAITS: dict[str, Reason] = {
         ),
         do=(
             "Restore access to it: `hostler describe cluster {cluster}` says what does not answer and since when, "
-            "`hostler doctor` says what fails. Then the pool continues."
+            "{doctor} says what fails. Then the pool continues."
         ),
         worry="Immediately: the state of the machines is not known.",
         warning=True,
@@ -110,10 +110,7 @@ POOL_WAITS: dict[str, Reason] = {
             "Creates 1 at first, and one more at a time with each that gets its VM: 1, 2, 4, up to 100. A failure "
             "because of capacity, quota, permissions or the spec resets it to 1."
         ),
-        do=(
-            "Nothing: it takes seconds for each. After 6 minutes check those that are being created: `hostler "
-            "describe pool {pool}`."
-        ),
+        do=("Nothing: it takes seconds for each. After 6 minutes check those that are being created: {look}."),
         worry="After 6 minutes without a new VM: no worker polls the cloud's queue, or the cloud hangs.",
     ),
     "MachinesNeverJoin": Reason(
@@ -133,8 +130,8 @@ POOL_WAITS: dict[str, Reason] = {
         do=(
             "Find out why they do not join (image, user data, network, deleted VMs): the message says why the last "
             "one failed. Correct the class: `hostler apply -f FILE --cluster {cluster}`; if you fixed something "
-            "else: `hostler rollout resume {pool}`. Otherwise the pool tries again after 5 minutes, later up to an "
-            "hour."
+            "else: `hostler rollout resume {pool}`. Otherwise the pool tries again at the time in the "
+            "message."
         ),
         worry="Immediately: three in a row are no coincidence.",
         warning=True,
@@ -169,7 +166,7 @@ POOL_WAITS: dict[str, Reason] = {
         ),
         do=(
             "Nothing: it takes as long as their drains and the cloud's deletion. After 15 minutes find out what "
-            "they wait for: `hostler describe pool {pool}` names them."
+            "they wait for: {look} names them."
         ),
         worry=(
             "When a drain is blocked by a disruption budget (the machine says Draining), or a VM hangs in "
@@ -182,8 +179,8 @@ POOL_WAITS: dict[str, Reason] = {
         see="`hostler describe pool {pool}` shows which ones, and what each waits for.",
         by_itself="The wait is over when the cloud has confirmed that each VM is gone; a drain has its drainTimeout.",
         do=(
-            "Nothing, for as long as drains usually take. After 15 minutes find out what they wait for: `hostler "
-            "describe pool {pool}` lists them."
+            "Nothing, for as long as drains usually take. After 15 minutes find out what they wait for: {look} lists "
+            "them."
         ),
         worry=(
             "When a drain is blocked by a disruption budget (the machine says Draining), or a VM hangs in "
@@ -200,8 +197,8 @@ POOL_WAITS: dict[str, Reason] = {
             "that describe shows, and the old machines stay."
         ),
         do=(
-            "Nothing: it takes as long as a machine needs to boot and join, plus minReadySeconds. After 15 minutes "
-            "find out why they are not available: `hostler describe pool {pool}`."
+            "Nothing: it takes as long as a machine needs to boot and join, plus minReadySeconds. If it takes much "
+            "longer, and before a progress deadline ends, find out why they are not available: {look}."
         ),
         worry="After 15 minutes, or when a new machine waits for a reason other than those under *Joining*.",
     ),
@@ -230,16 +227,17 @@ POOL_WAITS: dict[str, Reason] = {
         "The rollout has lost as many new machines as it may, because they never joined or failed soon after; "
         "the others are kept, so that you can read their consoles.",
         see=(
-            "`hostler rollout status {pool}` names those that are kept; `hostler events machine MACHINE` and their "
-            "console in the cloud tell why they failed."
+            "`hostler rollout status {pool}` names those that are kept; `hostler events machine MACHINE` and, where "
+            "there was a VM, its console in the cloud tell why they failed."
         ),
         by_itself=(
             "Keeps them and deletes no old machine. The rollout continues when a kept machine joins after all; with "
             "progressDeadlineSeconds it stops when that time is over."
         ),
         do=(
-            "Inspect one of those that are kept. Then correct the class and apply it, or go back: `hostler rollout "
-            "undo {pool}`. To try the same revision again: `hostler rollout resume {pool}`."
+            "Find out why: the message names them and the last error, `hostler get machines --pool {pool}` has each "
+            "one's reason. Then correct the class and apply it, or go back: `hostler rollout undo {pool}`. To try the "
+            "same revision again: `hostler rollout resume {pool}`."
         ),
         worry="Immediately: the new revision does not seem to work.",
         warning=True,
@@ -256,7 +254,7 @@ POOL_WAITS: dict[str, Reason] = {
             "continues when a late machine becomes available after all."
         ),
         do=(
-            "Find out why: `hostler describe pool {pool}`. Then correct the class and apply it, or go back: `hostler "
+            "Find out why: {look}. Then correct the class and apply it, or go back: `hostler "
             "rollout undo {pool}`. `hostler rollout resume {pool}` gives the rollout the same time again."
         ),
         worry="Immediately: a person must decide.",
@@ -299,6 +297,62 @@ POOL_WAITS: dict[str, Reason] = {
             "of the new revision."
         ),
     ),
+    "Approval": Reason(
+        Kind.WAIT,
+        "The pool's `approval` requires that a person approves each new revision before its rollout begins.",
+        see=(
+            "`hostler rollout status {pool}`: the message says when it is aborted; `hostler rollout history {pool}` "
+            "says who made the revision and why."
+        ),
+        by_itself=(
+            "Replaces nothing. After approval.timeout the rollout is aborted. Replicas are kept up with the newest "
+            "revision, as in a pause."
+        ),
+        do=(
+            "Whoever may use this cluster may decide: `hostler rollout approve {pool} --reason TEXT`, or `hostler "
+            "rollout reject {pool}`. An approval is for this revision only."
+        ),
+        worry="Before the time in the message: then somebody must resume the rollout, and it asks anew.",
+    ),
+    "AfterPool": Reason(
+        Kind.WAIT,
+        "Another pool is rolled out before this one (`rollsAfter`), as the zones of a worker pool are one by one.",
+        see="`hostler describe pool {pool}`: the message names that pool and says how it stands.",
+        by_itself=(
+            "Asks that pool every 5 s, and continues once it is rolled out with the class that rollsAfter names, or "
+            "is gone. What happens there later stops this rollout no more."
+        ),
+        do=(
+            "Look at the pool that the message names. If it is to stay as it is, or both wait for each other: "
+            "`hostler rollout resume {pool} --now`, or correct rollsAfter and apply it."
+        ),
+        worry="When that pool waits for a person, or was gone back to another class.",
+    ),
+    "Frozen": Reason(
+        Kind.WAIT,
+        "Somebody has frozen the pool or its cluster, so no rollout and no hot update begins or continues.",
+        see="`hostler describe pool {pool}`: the message says since when, until when, who and why.",
+        by_itself=(
+            "Continues when the time of the freeze is over. In the meantime replicas are kept up, failed machines are "
+            "replaced, and what people ask for is done; a rollout's progress deadline is suspended."
+        ),
+        do="{thaw}`hostler unfreeze cluster {cluster}` if the cluster is frozen.",
+        worry="When it has no end and nobody knows why.",
+    ),
+    "MaintenanceWindow": Reason(
+        Kind.WAIT,
+        "A rollout or a hot update waits for the pool's next maintenance window.",
+        see="`hostler describe pool {pool}`: the message says when the next window begins.",
+        by_itself=(
+            "Continues at that time, and begins no further step when the window ends; what has begun ends. In the "
+            "meantime replicas are kept up and failed machines are replaced."
+        ),
+        do=(
+            "Nothing: it continues when the window begins. If it cannot wait: `hostler rollout resume {pool} --now` "
+            "opens the pool for 4 hours."
+        ),
+        worry="When the message names a time zone that is not known: correct it and apply the manifest.",
+    ),
     "OnDelete": Reason(
         Kind.WAIT,
         "Machines of older revisions stay until somebody deletes them, because the strategy is OnDelete.",
@@ -321,7 +375,7 @@ POOL_WAITS: dict[str, Reason] = {
             "itself checks every 30 minutes. See [A machine of a pool](adopt.md#a-machine-of-a-pool)."
         ),
         do=(
-            "Adopt it with the command in the message (`hostler describe pool {pool}` shows it): its VM gets a "
+            "Adopt it with the command in the message ({look} shows it): its VM gets a "
             "workflow again, or, if there is no VM left, the pool replaces the machine. Then delete the machine if "
             "you do not need it, and find out who terminated its workflow."
         ),
@@ -335,8 +389,8 @@ POOL_WAITS: dict[str, Reason] = {
         see="`hostler describe pool {pool}`; `hostler describe machine MACHINE` for one that has not answered.",
         by_itself="Asks them again every 30 s, and plans once each has answered or is known to be gone.",
         do=(
-            "Nothing: they are asked every 30 s. After 2 minutes check the one that the message names, and whether "
-            "workers poll: `hostler doctor`."
+            "Nothing: they are asked again and again. After 2 minutes check the one that the message names, and "
+            "whether workers poll: {doctor}."
         ),
         worry="After 2 minutes: their workflows do not seem to make progress.",
         warning=True,
@@ -346,7 +400,7 @@ POOL_WAITS: dict[str, Reason] = {
         "The pool does not know yet whether its cluster is paused and reachable, and plans nothing until it does.",
         see="`hostler describe cluster {cluster}`.",
         by_itself="Plans as soon as the cluster's workflow has answered, or after 30 s without an answer.",
-        do="Nothing: after 30 s it plans without the answer. If the reason stays: `hostler doctor`.",
+        do="Nothing: it plans soon, even without the answer. After a minute: {doctor}.",
         worry="After a minute.",
     ),
     "PoolCallFailed": Reason(
@@ -354,7 +408,7 @@ POOL_WAITS: dict[str, Reason] = {
         "The pool could not start or signal machines, or could not mark Nodes; the message says why.",
         see="`hostler describe pool {pool}`; `hostler events pool {pool}` shows how often.",
         by_itself="Tries again at the time in the message; nothing is done twice.",
-        do="Nothing: it is tried again at the time in the message. If it happens again: `hostler doctor`.",
+        do="Nothing: it is tried again at the time in the message. If it happens again: {doctor}.",
         worry="When it keeps happening: Temporal or the API server refuses the pool's requests.",
         warning=True,
     ),

@@ -124,6 +124,39 @@ POOL_STEPS: dict[str, Reason] = {
         "The rollout can no longer be completed, because its pool was deleted or has no replicas now.",
         warning=True,
     ),
+    "Approved": Reason(
+        Kind.HAPPENING,
+        "A person has approved the newest revision, so its rollout continues.",
+        do="Nothing: `hostler rollout status {pool}` follows it.",
+    ),
+    "Rejected": Reason(
+        Kind.HAPPENING,
+        "A person has rejected the newest revision, so its rollout is aborted.",
+        do="Go back with `hostler rollout undo {pool}`, or apply a corrected manifest.",
+        warning=True,
+    ),
+    "ApprovalExpired": Reason(
+        Kind.HAPPENING,
+        "Nobody approved the newest revision within approval.timeout, so its rollout is aborted.",
+        do="`hostler rollout resume {pool}` asks for approval anew; `hostler rollout undo {pool}` goes back.",
+        warning=True,
+    ),
+    "NoPoolBefore": Reason(
+        Kind.HAPPENING,
+        "The pool that was to be rolled out first (`rollsAfter`) is gone, so the rollout does not wait for it.",
+        do="Nothing; correct rollsAfter if the name is wrong.",
+    ),
+    "PoolFrozen": Reason(
+        Kind.HAPPENING,
+        "Somebody has frozen the pool: no rollout and no hot update begins or continues.",
+        do="`hostler unfreeze pool {pool}` when the reason for it is over.",
+    ),
+    "WindowsUnknown": Reason(
+        Kind.HAPPENING,
+        "It cannot be said when the pool's maintenance windows are, so nothing voluntary begins.",
+        do="Correct the time zone that the message names, and apply the manifest.",
+        warning=True,
+    ),
     "MemberFound": Reason(
         Kind.HAPPENING,
         "A machine that existed before the pool's workflow belongs to the pool again.",

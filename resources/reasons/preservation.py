@@ -41,10 +41,7 @@ PRESERVING: dict[str, Reason] = {
         "Preservation was asked for with `now`, and the machine is neither Running nor Failed.",
         see="`hostler describe {machine}`: *To be preserved*.",
         by_itself="Preserves the machine when it is Running or Failed.",
-        do=(
-            "Nothing: the machine is preserved when it is Running or Failed. `hostler describe {machine}` says what "
-            "it waits for."
-        ),
+        do=("Nothing: the machine is preserved when it is Running or Failed. What it waits for: {look}."),
         worry="Never.",
     ),
     "PreserveGranted": Reason(
@@ -73,7 +70,7 @@ PRESERVING: dict[str, Reason] = {
         "that the machine is kept, or no longer kept.",
         do=(
             "Nothing: it is tried again. The message has the error; if it does not go away, check whether the API "
-            "server lets Hostler write to Nodes: `hostler doctor`."
+            "server lets Hostler write to Nodes: {doctor}."
         ),
         warning=True,
     ),

@@ -25,8 +25,10 @@ class Reason(NamedTuple):
 
     All but the meaning may have placeholders, which `filled` fills in: `{machine}` (what has the reason, as a command
     names it), `{name}`, `{cluster}`, `{pool}` (a pool's name in a command), `{node}` (the command that shows the
-    machine's Node), `{seen}` (where to read the last look of an activity) and `{replace}` (what can be done with a
-    machine that Failed).
+    machine's Node), `{look}` (the command that describes it, or "this page"), `{seen}` (where to read the last look of
+    an activity), `{doctor}` (the doctor, or the rest of its report), `{then}` (when it is tried again; the doctor shows
+    no time), `{replace}` and `{inspect}` (what can be done with a machine that Failed, and what with its VM before,
+    if it has one). How often something is tried is a setting: the wait itself says when the next try comes.
     """
 
     kind: Kind
@@ -39,12 +41,22 @@ class Reason(NamedTuple):
     do: str = "Nothing."
     """What a person can do, in commands that can be copied. It begins with "Nothing" where it goes on by itself, and
     then says when that is no longer normal."""
+    cure: str = ""
+    """What removes the cause, in sentences for which `{cure}` stands in `do`: for a machine that has Failed because of
+    it, that is all that is left to do."""
+    lasting: bool = False
+    """Whether it only ends when somebody changes something: what is tried again is refused again."""
     worry: str = ""
     """When it is no longer normal."""
     more: str = ""
     """What the runbook adds, in Markdown."""
     warning: bool = False
     """Whether its Kubernetes Event is of type Warning."""
+
+    @property
+    def step(self) -> str:
+        """`do`, with the cure in its place."""
+        return self.do.replace("{cure}", self.cure)
 
 
 class Group(NamedTuple):

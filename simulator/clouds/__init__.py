@@ -7,6 +7,7 @@ registry (resources/clouds), which names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -17,7 +18,20 @@ from simulator.frame import Frame
 from simulator.kubelet.knobs import Timings
 from simulator.kubelet.machine import Power, Size, Vm
 
-__all__ = ["Cloud", "Power", "Size", "Vm", "cloud_of", "make_cloud"]
+__all__ = ["Cloud", "CloudResource", "Power", "Size", "Vm", "clouds_of", "make_cloud"]
+
+
+@dataclass(frozen=True)
+class CloudResource:
+    """A VM, or what was made for one."""
+
+    id: str
+    kind: str
+    """In the cloud's own words, in the plural."""
+    tags: dict[str, str]
+    """As they are, whatever reads show."""
+    vm: bool = False
+    gone: bool = False
 
 
 class Cloud(Protocol):
@@ -45,6 +59,9 @@ class Cloud(Protocol):
     def has_vm(self, instance_id: str) -> bool:
         """Whether it knows the VM, even one that is gone."""
 
+    def resources(self) -> list[CloudResource]:
+        """Everything that was made in its accounts, without any lag: also VMs that are gone."""
+
     def set_console(self, instance_id: str, text: str) -> None:
         """Appends to what the console shows."""
 
@@ -53,6 +70,9 @@ class Cloud(Protocol):
 
     def kill(self, instance_id: str) -> None:
         """The VM dies behind everyone's back."""
+
+    def tag(self, resource_id: str, tags: dict[str, str]) -> None:
+        """Somebody sets these tags on what `resources` has shown, and leaves its others."""
 
     def dump(self) -> dict[str, Any]:
         """Everything that calls have made, fit for JSON."""
@@ -68,6 +88,6 @@ def make_cloud(name: str, frame: Frame, timings: Timings, world: Any = None) -> 
     return cloud
 
 
-def cloud_of(clouds: Iterable[Cloud], instance_id: str) -> Cloud | None:
-    """The cloud that knows this VM: no two clouds give the same id."""
-    return next((cloud for cloud in clouds if cloud.has_vm(instance_id)), None)
+def clouds_of(clouds: Iterable[Cloud], instance_id: str) -> list[Cloud]:
+    """The clouds that know this id: several may have given it."""
+    return [cloud for cloud in clouds if cloud.has_vm(instance_id)]

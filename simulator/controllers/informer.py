@@ -136,7 +136,7 @@ class Controller:
             try:
                 due = await self.sync()
             except Exception:
-                log.exception("%s: a pass broke", type(self).__name__)
+                log.exception("%s: a pass failed because of an error in its code", type(self).__name__)
                 self._failed, due = True, None
             took = time.thread_time() - started
             pause = self.resync if due is None else min(self.resync, max(0.0, due))

@@ -45,7 +45,7 @@ def delete(registry: Kept, resource: Resource, item: Item, body: Obj, *, dry_run
     if unknown := set(body) - _KNOWN_OPTIONS:
         raise bad_request(f"the simulator does not know these DeleteOptions: {', '.join(sorted(unknown))}")
     if body.get("propagationPolicy") not in (None, "", "Background") or body.get("orphanDependents"):
-        raise bad_request("the simulator deletes with propagationPolicy Background only")
+        raise bad_request("the simulator emulates only propagationPolicy Background")
     _check_preconditions(resource, item, body.get("preconditions") or {})
     if resource.id == NAMESPACES.id and item.name in _PROTECTED_NAMESPACES:
         raise forbidden(resource, item.name, "this namespace may not be deleted")

@@ -22,7 +22,7 @@ _RETRY_AFTER = 10  # seconds, while the controller has not yet seen the budget
 def evict(registry: Registry, pod: Item, body: Any, options: Options) -> None:
     """Raises 429 when a budget forbids it, 500 when the pod has several budgets."""
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
-        raise bad_request("the body of an eviction is an Eviction of policy/v1")
+        raise bad_request("the body of an eviction must be an Eviction of policy/v1")
     if (body.get("metadata") or {}).get("name") != pod.name:
         raise bad_request("name in URL does not match name in Eviction object")
     delete_options = body.get("deleteOptions") or {}

@@ -203,7 +203,7 @@ class Handlers:
                 "application/merge-patch+json",
                 "application/strategic-merge-patch+json",
             ):
-                raise unsupported_media_type("the simulator patches a Scale by a merge patch only")
+                raise unsupported_media_type("the simulator emulates only merge patches of a Scale")
             body = {"spec": (body or {}).get("spec") or {}, "metadata": (body or {}).get("metadata") or {}}
         elif info.verb not in ("get", "update"):
             raise method_not_allowed()
@@ -229,7 +229,7 @@ class Handlers:
 def _delete_options(info: RequestInfo, options: Options, body: Any) -> Obj:
     """DeleteOptions come in the body or as query parameters."""
     if not isinstance(body, dict):
-        raise bad_request("DeleteOptions are an object")
+        raise bad_request("DeleteOptions must be an object")
     wanted = {k: v for k, v in body.items() if v is not None}
     for name in ("gracePeriodSeconds", "propagationPolicy"):
         if name in info.query and name not in wanted:

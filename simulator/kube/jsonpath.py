@@ -65,7 +65,7 @@ def compile_path(path: str) -> Step:
             steps.append(_field(m["name"]))
         at = m.end()
     if not steps:
-        raise JsonPathError(f"an empty JSONPath: {path!r}")
+        raise JsonPathError(f"the JSONPath is empty: {path!r}")
 
     def run(nodes: list[Any]) -> list[Any]:
         for step in steps:

@@ -127,7 +127,7 @@ def _ordered(entries: list[Any], order: list[Any], key: str | None) -> list[Any]
 def json_patch(target: Obj, operations: Any) -> Obj:
     """RFC 6902. An operation that does not fit is 422, as the API server answers it; a malformed one 400."""
     if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("a JSON patch must be a list of operations")
     document: Any = copy.deepcopy(target)
     for operation in operations:
         kind, path = operation.get("op"), operation.get("path")
@@ -140,13 +140,13 @@ def json_patch(target: Obj, operations: Any) -> Obj:
             cause = {"reason": "FieldValueInvalid", "field": path, "message": f"{kind} {path}: {e}"}
             raise ApiError(422, "Invalid", message, {"causes": [cause]}) from None
     if not isinstance(document, dict):
-        raise bad_request("a JSON patch may not replace the object by something else")
+        raise bad_request("a JSON patch must leave an object")
     return document
 
 
 def _pointer(path: str) -> list[str]:
     if path and not path.startswith("/"):
-        raise bad_request(f"a JSON pointer starts with a slash: {path}")
+        raise bad_request(f"a JSON pointer must start with a slash: {path}")
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 

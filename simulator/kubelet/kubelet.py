@@ -34,12 +34,12 @@ class Surroundings:
     """Makes a client from a bootstrap token."""
     node_client: Callable[[Identity], KubeClient]
     knobs: Callable[[Vm], Knobs]
-    console: Callable[[str, str], None]
-    """(instance id, line): append to the VM's console output."""
+    console: Callable[[Vm, str], None]
+    """(VM, line): append to its console output."""
     keep: Callable[[str, Identity], None]
-    """(instance id, identity): write it to the VM's disk."""
+    """(providerID, identity): write it to the VM's disk."""
     pod_address: Callable[[str, int], str]
-    """(instance id, n): the n-th address of the node's pod range."""
+    """(providerID, n): the n-th address of the node's pod range."""
 
 
 class Wake:
@@ -102,14 +102,14 @@ class Kubelet:
         if self._identity is None:
             await self._until_after(self._clock(), lambda: self._knobs.join_delay)
             self._identity = await self._bootstrap(config)
-            self._around.keep(self.vm.instance_id, self._identity)
+            self._around.keep(self.vm.provider_id, self._identity)
         client = self._around.node_client(self._identity)
         await self._register(client, config, ready_after=0.0 if self._resumed else self._timings.join)
         pods = Pods(
             client,
             self._identity.node_name,
             self.vm.private_ip,
-            lambda n: self._around.pod_address(self.vm.instance_id, n),
+            lambda n: self._around.pod_address(self.vm.provider_id, n),
             self._timings,
         )
         await self._serve(client, config, pods)
@@ -281,7 +281,7 @@ class Kubelet:
             await self.wake.wait(self.wake.count, pause)
 
     def _say(self, line: str) -> None:
-        self._around.console(self.vm.instance_id, line + "\n")
+        self._around.console(self.vm, line + "\n")
 
 
 def _jitter(seconds: float) -> float:

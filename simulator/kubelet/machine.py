@@ -23,7 +23,7 @@ class Vm(Protocol):
 
     @property
     def instance_id(self) -> str:
-        """The id that no other VM has, of any cloud and at any time, such as AWS's i-…, Azure's vmId, GCE's number."""
+        """The id that no other VM of its cloud has at any time, such as AWS's i-…, Azure's vmId, GCE's number."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Vm(Protocol):
 
     @property
     def provider_id(self) -> str:
-        """As the cloud's controller manager writes it."""
+        """As the cloud's controller manager writes it. No VM of any other cloud has it: its scheme names the cloud."""
 
     @property
     def instance_type(self) -> str: ...

@@ -71,7 +71,7 @@ def node_facts(vm: Vm) -> Obj:
         "pods": str(vm.size.pods),
         "ephemeral-storage": f"{20 * 1024 * 1024}Ki",
     }
-    unique = uuid.uuid5(uuid.NAMESPACE_DNS, vm.instance_id)
+    unique = uuid.uuid5(uuid.NAMESPACE_DNS, vm.provider_id)
     return {
         "capacity": resources,
         "allocatable": resources,

@@ -41,7 +41,7 @@ class _Running:
 class Kubelets:
     """A kubelet for every running VM: fed with VM states by `observe`, it joins them to one API server.
 
-    `ca` is the API server's CA in PEM (None: the system's). `console` gets (instance id, text) for the VM's console;
+    `ca` is the API server's CA in PEM (None: the system's). `console` gets (VM, text) for the VM's console;
     `changed` is called when `dump` has something new that no VM's state tells.
     """
 
@@ -52,7 +52,7 @@ class Kubelets:
         knobs: Iterable[KnobRule] = (),
         timings: Timings | None = None,
         *,
-        console: Callable[[str, str], None] | None = None,
+        console: Callable[[Vm, str], None] | None = None,
         changed: Callable[[], None] | None = None,
     ) -> None:
         self.timings = timings or Timings.demo()
@@ -61,6 +61,7 @@ class Kubelets:
         self._knobs = list(knobs)
         self._running: dict[str, _Running] = {}
         self._disks: dict[str, _Disk] = {}
+        """By providerID, which names the cloud: two clouds may give the same instance id."""
         self._resumable: set[str] = set()
         self._numbers = 0
         self._pool: ConnectionPool | None = None
@@ -71,7 +72,7 @@ class Kubelets:
             bootstrap_client=lambda token: self._client(token=token, user_agent="kubelet-bootstrap"),
             node_client=self._node_client,
             knobs=lambda vm: knobs_for(self._knobs, vm.name, vm.instance_id),
-            console=console or (lambda _instance_id, _text: None),
+            console=console or (lambda _vm, _text: None),
             keep=self._keep,
             pod_address=self._pod_address,
         )
@@ -106,12 +107,12 @@ class Kubelets:
             case Power.ON:
                 self._boot(vm)
             case Power.OFF:
-                self._silence(vm.instance_id)
-                if vm.instance_id in self._disks:
-                    self._disks[vm.instance_id].ended = False  # the next boot is a new chance
+                self._silence(vm.provider_id)
+                if vm.provider_id in self._disks:
+                    self._disks[vm.provider_id].ended = False  # the next boot is a new chance
             case Power.GONE:
-                self._silence(vm.instance_id)
-                self._disks.pop(vm.instance_id, None)
+                self._silence(vm.provider_id)
+                self._disks.pop(vm.provider_id, None)
 
     def dump(self) -> dict[str, Any]:
         """JSON-able state, for `load` in a later process before the first `observe`."""
@@ -123,45 +124,48 @@ class Kubelets:
         self._numbers = max((disk.number + 1 for disk in self._disks.values()), default=0)
 
     def _boot(self, vm: Vm) -> None:
-        running = self._running.get(vm.instance_id)
+        running = self._running.get(vm.provider_id)
         if running is not None:
             running.kubelet.vm = vm  # its tags may have changed
             return
-        disk = self._disks.get(vm.instance_id) or self._new_disk(vm.instance_id)
-        resumed = vm.instance_id in self._resumable
-        self._resumable.discard(vm.instance_id)
+        if (before := self._disks.pop(vm.instance_id, None)) is not None:  # as an earlier version saved it
+            self._disks[vm.provider_id] = before
+            self._resumable = {vm.provider_id if known == vm.instance_id else known for known in self._resumable}
+        disk = self._disks.get(vm.provider_id) or self._new_disk(vm.provider_id)
+        resumed = vm.provider_id in self._resumable
+        self._resumable.discard(vm.provider_id)
         if disk.ended:
             return
         kubelet = Kubelet(vm, self._surroundings, disk.identity, resumed=resumed)
-        task = asyncio.create_task(self._live(kubelet, disk), name=f"kubelet {vm.instance_id}")
-        self._running[vm.instance_id] = _Running(kubelet, task)
+        task = asyncio.create_task(self._live(kubelet, disk), name=f"kubelet {vm.provider_id}")
+        self._running[vm.provider_id] = _Running(kubelet, task)
 
     async def _live(self, kubelet: Kubelet, disk: _Disk) -> None:
         try:
             await kubelet.run()
             disk.ended = True
         except Exception:
-            log.exception("the simulated kubelet of %s broke", kubelet.vm.instance_id)
+            log.exception("the simulated kubelet of %s stopped because of an error in its code", kubelet.vm.provider_id)
 
-    def _silence(self, instance_id: str) -> None:
-        self._resumable.discard(instance_id)
-        running = self._running.pop(instance_id, None)
+    def _silence(self, provider_id: str) -> None:
+        self._resumable.discard(provider_id)
+        running = self._running.pop(provider_id, None)
         if running is not None:
             running.task.cancel()
 
-    def _new_disk(self, instance_id: str) -> _Disk:
-        disk = self._disks[instance_id] = _Disk(number=self._numbers)
+    def _new_disk(self, provider_id: str) -> _Disk:
+        disk = self._disks[provider_id] = _Disk(number=self._numbers)
         self._numbers += 1
         return disk
 
     # -- for its kubelets
 
-    def _keep(self, instance_id: str, identity: Identity) -> None:
-        self._disks[instance_id].identity = identity
+    def _keep(self, provider_id: str, identity: Identity) -> None:
+        self._disks[provider_id].identity = identity
         self._changed()  # lost with a crash, it could not be had again: its bootstrap token may be revoked
 
-    def _pod_address(self, instance_id: str, n: int) -> str:
-        number = self._disks[instance_id].number % (64 * 256)
+    def _pod_address(self, provider_id: str, n: int) -> str:
+        number = self._disks[provider_id].number % (64 * 256)
         return f"10.{128 + number // 256}.{number % 256}.{n}"
 
     def _node_client(self, identity: Identity) -> KubeClient:

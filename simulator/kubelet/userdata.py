@@ -82,8 +82,8 @@ def _files(data: bytes) -> dict[str, str]:
         raise UserDataError("no user data: nothing to configure the kubelet with")
     if not text.startswith("#cloud-config"):
         raise UserDataError(
-            f"user data starts with {text.splitlines()[0][:40]!r}: only #cloud-config is understood here "
-            "(no scripts, MIME archives or ignition)"
+            f"user data starts with {text.splitlines()[0][:40]!r}: the simulator reads only #cloud-config "
+            "(no scripts, MIME archives or Ignition)"
         )
     try:
         config = yaml.safe_load(text)
@@ -122,7 +122,7 @@ def _gunzip(data: bytes, what: str) -> bytes:
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error):
-        raise UserDataError(f"{what}: not gzip") from None
+        raise UserDataError(f"{what}: content is not gzip") from None
 
 
 def _token(kubeconfig: str) -> str:
@@ -149,7 +149,7 @@ def _flags(defaults: str) -> dict[str, str]:
         flag, equals, value = arguments.pop(0).partition("=")
         name = flag.removeprefix("--")
         if name == flag or name not in _NO_EFFECT | {"node-labels", "register-with-taints"}:
-            raise UserDataError(f"kubelet flag {flag} is not emulated by this simulation")
+            raise UserDataError(f"kubelet flag {flag} is not emulated")
         if not equals and arguments and not arguments[0].startswith("--"):
             value = arguments.pop(0)
         flags[name] = value

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.blocks import command
-from starter.commands.common import Asking, MachineArgument, one
+from starter.commands.common import Asking, MachineArgument, ValidateOption, one, validate_of
 
 if TYPE_CHECKING:
     from resources.manifests import AnyManifest
+    from resources.validation import Validate
     from starter.sdk.client import HostlerClient
     from starter.sdk.results import Adopted
 
@@ -32,6 +33,7 @@ def adopt(
         str | None,
         typer.Option("--uid", help="The VM to take over, if there are several with the name.", show_default=False),
     ] = None,
+    validate: ValidateOption = "strict",
     here: Asking,
 ) -> None:
     """Give a machine that lost its workflow a new one, with the VM that carries its tags.
@@ -41,7 +43,7 @@ def adopt(
     machine's pool replaces it.
     """
     machine = one(kind, name)[1]
-    manifests = _manifests(files or [])
+    manifests = _manifests(files or [], validate_of(validate))
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
@@ -49,7 +51,7 @@ def adopt(
         async with Busy(f"looking for the VM of machine {machine}") as busy:
             busy.say(*told(await client.adopt(machine, *manifests, uid=uid)))
 
-    here.run(body)
+    here.run(body, anywhere=True)
 
 
 def told(adopted: Adopted) -> list[str]:
@@ -62,13 +64,13 @@ def told(adopted: Adopted) -> list[str]:
     return [f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}", *notes, f"{label}: {after}"]
 
 
-def _manifests(files: list[str]) -> list[AnyManifest]:
+def _manifests(files: list[str], validate: Validate) -> list[AnyManifest]:
     from starter.commands.files import read
     from starter.outlet import warn
 
     if not files:
         return []
-    loaded = read(files)
+    loaded = read(files, validate)
     for warning in loaded.warnings:
         warn(warning)
     if loaded.secrets:

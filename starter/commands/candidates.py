@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from starter.commands.kinds import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL, ROLLOUT
+from starter.commands.kinds import (
+    ALIASES,
+    CLASS,
+    CLUSTER,
+    CONTROL_PLANE,
+    MACHINE,
+    NODE,
+    ONLY,
+    POOL,
+    ROLLOUT,
+    SHORT,
+    WORKER_POOL,
+)
 
 if TYPE_CHECKING:
     from resources.settings import Settings
@@ -82,7 +95,7 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
 
     # An option whose value is still missing keeps click from giving the words before it their places.
     kind = ctx.params.get("kind") or next(iter(ctx.args), "")
-    if ALIASES.get(kind.partition("/")[0]) == POOL:
+    if ALIASES.get(kind.partition("/")[0]) in (POOL, CONTROL_PLANE):
         return [
             ("rolled-out", "all machines are of the newest revision, and available"),
             ("ready", "as many machines as replicas are available"),
@@ -92,14 +105,21 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def fields(ctx: typer.Context, incomplete: str) -> Candidates:
-    """The fields of `explain`: a kind, then a field after each dot."""
+    """The fields of `explain`: a kind, then a field after each dot; of a provider spec, those of every provider unless
+    one is named."""
+    from resources.clouds import PROVIDERS
     from starter.commands.explaining import ROOTS, explain
+    from starter.sdk.errors import NotFound
 
     path, dot, _ = incomplete.rpartition(".")
     if not dot:
         return [(kind.lower(), "") for kind in ROOTS]
-    found = explain(path, ctx.params.get("provider"))
-    return [(f"{path}.{f.name}", f"<{f.type_name}>") for f in found.fields]
+    named = ctx.params.get("provider")
+    found: dict[str, str] = {}
+    for provider in [named] if named else sorted(PROVIDERS):
+        with suppress(NotFound):
+            found |= {f"{path}.{f.name}": f"<{f.type_name}>" for f in explain(path, provider).fields}
+    return list(found.items())
 
 
 def providers(ctx: typer.Context, incomplete: str) -> Candidates:
@@ -114,11 +134,20 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
     which = ALIASES.get(kind)
     if which == CLUSTER:
         return clusters(ctx, beginning)
-    if which not in (MACHINE, POOL, ROLLOUT, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
+    if which in ONLY:
+        return [(ONLY[which], "")]
+    if which not in (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
-    ask = {MACHINE: _machines, POOL: _pools, ROLLOUT: _pools, CLASS: _classes, NODE: _nodes}[which]
+    ask = {
+        MACHINE: _machines,
+        POOL: _pools,
+        WORKER_POOL: _worker_pools,
+        ROLLOUT: _pools,
+        CLASS: _classes,
+        NODE: _nodes,
+    }[which]
     return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
 
 
@@ -132,6 +161,14 @@ async def _machines(settings: Settings, cluster: str, beginning: str) -> Candida
         query = f"{machines_of(cluster)} AND WorkflowId STARTS_WITH '{machine_id(cluster, beginning)}'"
         found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
     return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
+
+
+async def _worker_pools(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from starter.sdk.client import HostlerClient
+
+    async with HostlerClient.connect(settings, cluster=cluster) as client:
+        found = await client.worker_pools.list()
+    return _sorted((of.name, f"{len(of.zones)} zones") for of in found if of.name.startswith(beginning))
 
 
 async def _classes(settings: Settings, cluster: str, beginning: str) -> Candidates:
@@ -165,6 +202,13 @@ def class_names(ctx: typer.Context, incomplete: str) -> Candidates:
 def pool_names(ctx: typer.Context, incomplete: str) -> Candidates:
     """Pools, where only a pool may stand."""
     return _names(ctx, "pool", incomplete)
+
+
+def owner_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Pools, and the word for the control plane."""
+    word = SHORT[CONTROL_PLANE]
+    itself = [(word, "the cluster's control plane")] if word.startswith(incomplete) else []
+    return itself + pool_names(ctx, incomplete)
 
 
 def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:

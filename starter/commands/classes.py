@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
+from resources.words import utc
 from starter.commands.kinds import CLASS
+from starter.commands.rows import AGE, Column, Listing, key_of, listed, phase_style, those_named
 
 if TYPE_CHECKING:
     from resources.machine_class.state import ClassChange, ClassState
-    from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
-    from starter.sdk.results import ClassDescription, ClassSummary
+    from starter.sdk.results import ClassDescription, ClassSummary, Json
 
-COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
-WIDE = (*COLUMNS, "PHASE", "REASON")
 SOME = 10
 """Users in trouble, and changes, that `describe` shows."""
 
@@ -25,52 +25,9 @@ SOME = 10
 # -- get --------------------------------------------------------------------------------------------------------------
 
 
-async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
-    from starter.commands.rows import OF, print_objects, print_rows
-
-    async def found() -> list[ClassSummary]:
-        if names:
-            return [await _one(client, name) for name in names]
-        return await client.classes.list(all_clusters=all_clusters)
-
-    if form in ("json", "yaml"):
-        await print_objects(_manifests(await found()), form, single=len(names) == 1)
-        return
-
-    async def rows() -> list[Row]:
-        return [_row(c, all_clusters) for c in await found()]
-
-    columns = WIDE if form == "wide" else COLUMNS
-    where = "any cluster" if all_clusters else f"cluster {client.cluster}"
-    nothing = f"No classes found in {where}."
-    await print_rows((OF, *columns) if all_clusters else columns, "STATES", rows, form, watch, nothing)
-
-
-async def _one(client: HostlerClient, name: str) -> ClassSummary:
-    from starter.sdk.errors import NotFound
-
-    found = await client.classes.describe(name)
-    if found.ended is not None:
-        raise NotFound(f"class {name} is gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC")
-    return found.summary
-
-
-def _row(c: ClassSummary, all_clusters: bool) -> Row:
-    from starter.commands.rows import OF, Row
-    from starter.output import age
-
-    s, shown = c.state, age(datetime.now(UTC) - c.created)
-    cells = {OF: c.cluster, "NAME": c.name, "AGE": shown, "PHASE": c.phase, "REASON": c.reason}
-    cells |= dict.fromkeys(("PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES"), "")
-    if s is not None:
-        cells |= {
-            "PROVIDER": s.machine_class.provider,
-            "GENERATION": str(s.generation),
-            "UPDATED": str(s.last_updated_generation),
-            "USERS": str(len(s.users)),
-            "STATES": _states(s),
-        }
-    return Row((CLASS, c.cluster, c.name) if all_clusters else (CLASS, c.name), cells)
+def _answer(of: Callable[[ClassState], int | str]) -> Callable[[ClassSummary], int | str | None]:
+    """What a class says itself: empty where no worker answers."""
+    return lambda c: of(c.state) if c.state else None
 
 
 def _states(s: ClassState) -> str:
@@ -81,14 +38,55 @@ def _states(s: ClassState) -> str:
     return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
-def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
+COLUMNS: tuple[Column[ClassSummary], ...] = (
+    Column("NAME", lambda c: c.name),
+    Column("PROVIDER", _answer(lambda s: s.machine_class.provider), drop=3),
+    Column("GENERATION", _answer(lambda s: s.generation)),
+    Column("UPDATED", _answer(lambda s: s.last_updated_generation), drop=1),
+    Column("USERS", _answer(lambda s: len(s.users)), drop=2),
+    Column("STATES", _answer(_states), style=lambda c: phase_style(c.phase)),
+    Column(AGE, lambda c: c.created, drop=4),
+    Column("PHASE", lambda c: c.phase, wide=True),
+    Column("REASON", lambda c: c.reason, wide=True),
+)
+
+
+def listing(client: HostlerClient, names: Sequence[str], all_clusters: bool) -> Listing[ClassSummary]:
+    async def found() -> list[ClassSummary]:
+        if names:
+            return await those_named(names, partial(_one, client), missing)
+        return await client.classes.list(all_clusters=all_clusters)
+
+    missing: list[str] = []
+    where = "any cluster" if all_clusters else f"cluster {client.cluster}"
+    return Listing(
+        listed(COLUMNS, all_clusters),
+        find=found,
+        key=key_of(CLASS, all_clusters),
+        objects=_manifests,
+        nothing=f"No classes found in {where}.",
+        missing=missing,
+        state="STATES",
+    )
+
+
+async def _one(client: HostlerClient, name: str) -> ClassSummary:
+    from starter.sdk.errors import NotFound
+
+    found = await client.classes.describe(name)
+    if found.ended is not None:
+        raise NotFound(f"class {name} is gone since {utc(found.ended)}")
+    return found.summary
+
+
+async def _manifests(found: Sequence[ClassSummary]) -> list[Json | None]:
     from starter.outlet import warn
     from starter.sdk.results import class_manifest
 
     silent = [c.name for c in found if c.state is None]
     if silent:
         warn(f"class {', '.join(silent)}: no answer, so not shown: no worker polls its task queue (hostler doctor)")
-    return [class_manifest(c.state) for c in found if c.state is not None]
+    return [class_manifest(c.state) if c.state else None for c in found]
 
 
 # -- describe ---------------------------------------------------------------------------------------------------------
@@ -178,10 +176,7 @@ def _some(names: list[str]) -> str:
 
 
 def _what(change: ClassChange) -> str:
-    from workflows.machine_class.words import change_words
-
-    words = change_words(change)
-    return words if change.reason in words else f"{words}; {change.reason}"
+    return change.words if change.reason in change.words else f"{change.words}; {change.reason}"
 
 
 def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

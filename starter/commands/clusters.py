@@ -1,8 +1,8 @@
-"""hostler pause cluster, hostler resume cluster; and a cluster in hostler describe"""
+"""hostler pause cluster, hostler resume cluster; and clusters in hostler get and describe"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +12,14 @@ from starter.commands import candidates
 from starter.commands.blocks import command
 from starter.commands.common import Asking, ReasonOption, Session, target
 from starter.commands.kinds import ALIASES, CLUSTER, POOL, ROLLOUT
+from starter.commands.rows import Column, Listing, phase_style
 
 if TYPE_CHECKING:
     from resources.cluster.news import Reachability
     from resources.cluster.state import ClusterState
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
-    from starter.sdk.results import ClusterDescription
+    from starter.sdk.results import ClusterDescription, ClusterSummary, Json
 
 ClusterArgument = Annotated[
     str,
@@ -33,6 +34,43 @@ ClusterNameArgument = Annotated[
         autocompletion=candidates.names,
     ),
 ]
+
+
+# -- get --------------------------------------------------------------------------------------------------------------
+
+
+COLUMNS: tuple[Column[ClusterSummary], ...] = (
+    Column("NAME", lambda c: c.name),
+    Column("PHASE", lambda c: c.phase, style=lambda c: phase_style(c.phase)),
+    Column("POOLS", lambda c: c.pools),
+    Column("MACHINES", lambda c: c.machines),
+    Column("IN-SETTINGS", lambda c: "yes" if c.configured else "no", wide=True),
+)
+
+
+def listing(client: HostlerClient, names: Sequence[str]) -> Listing[ClusterSummary]:
+    async def found() -> list[ClusterSummary]:
+        if names:
+            return [(await client.clusters.describe(name)).summary for name in names]
+        return await client.clusters.list()
+
+    return Listing(
+        COLUMNS,
+        find=found,
+        key=lambda c: (CLUSTER, c.name),
+        objects=_objects,
+        nothing="No clusters found: the settings name none, and none is watched.",
+    )
+
+
+async def _objects(found: Sequence[ClusterSummary]) -> list[Json | None]:
+    return [_object(c) for c in found]
+
+
+def _object(c: ClusterSummary) -> Json:
+    """The cluster in Kubernetes' form, for programs; it is no manifest: clusters are in the settings."""
+    status = {"phase": c.phase, "pools": c.pools, "machines": c.machines, "inSettings": c.configured}
+    return {"apiVersion": "hostler.io/v1", "kind": "Cluster", "metadata": {"name": c.name}, "status": status}
 
 
 # -- pause, resume ----------------------------------------------------------------------------------------------------
@@ -57,10 +95,11 @@ def _asks(intent: str, help: str) -> Callable[..., None]:
 
 pause = _asks(
     "pause",
-    """Stop everything voluntary in a cluster: its pools create, delete and replace no machines until it is resumed.
+    """Stop everything in a cluster, repairs too: its pools create, delete and replace no machines until it is resumed.
 
     Without NAME: the settings' default cluster. Machines keep running; what has already begun is finished, and requests
-    to delete a machine or pool are carried out. Hot updates of classes continue. `get clusters` and `describe cluster`
+    to delete a machine or pool are carried out. Hot updates of classes continue. `hostler freeze cluster` stops
+    rollouts and hot updates only. `get clusters` and `describe cluster`
     show the pause, and each pool says what it would do otherwise.
     """,
 )
@@ -110,6 +149,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         ("Name", summary.name),
         ("Phase", summary.phase),
         ("Paused", _pause(state, summary.name) if state else ""),
+        ("Frozen", _freeze(state, summary.name) if state else ""),
         ("Pools", str(summary.pools)),
         ("Machines", str(summary.machines)),
         ("In settings", "yes" if summary.configured else "no: the settings do not say how to reach its API"),
@@ -119,7 +159,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         pairs += [
             ("API server", _reachability(state.api, _api_reason(state.api), summary.name, now)),
             *(
-                (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
+                (f"Cloud {account}", _reachability(cloud, cloud.cloud_reason, summary.name, now))
                 for account, cloud in sorted(state.clouds.items())
             ),
             ("Tells pools", ", ".join(sorted(state.pools))),
@@ -149,9 +189,11 @@ def _lost(found: ClusterDescription) -> str:
 
 
 def _pause(state: ClusterState, cluster: str) -> str:
-    from workflows.cluster.words import pause_words
+    return f"{state.pause.words}\nto resume: hostler resume cluster {cluster}" if state.pause else ""
 
-    return f"{pause_words(state.pause)}\nto resume: hostler resume cluster {cluster}" if state.pause else ""
+
+def _freeze(state: ClusterState, cluster: str) -> str:
+    return f"{state.freeze.words}\nto end it: hostler unfreeze cluster {cluster}" if state.freeze else ""
 
 
 def _api_reason(news: Reachability | None) -> str:

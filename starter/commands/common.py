@@ -12,16 +12,19 @@ import typer
 
 from starter.commands import candidates
 from starter.commands.blocks import Block
-from starter.commands.kinds import ALIASES, CLUSTER, MACHINE, SHORT
+from starter.commands.kinds import ALIASES, CLUSTER, MACHINE, ONLY, SHORT
 from starter.sdk.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from resources.settings import Settings
+    from resources.validation import Validate
     from starter.sdk.client import HostlerClient
 
 K = TypeVar("K")
+FEW = 4
+"""Kinds that an error spells out with a name."""
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Delete pods instead of evicting them. The clean-up is never skipped.")
@@ -50,16 +53,16 @@ MachineOrPoolArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine or pool; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool"),
+        help="machine, pool or controlplane; also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane"),
     ),
 ]
 KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool, class or cluster; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool", "class", CLUSTER),
+        help="machine, pool, controlplane, class or cluster; also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER),
     ),
 ]
 NameArgument = Annotated[
@@ -86,6 +89,15 @@ PoolArgument = Annotated[
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All machines of the cluster.")]
+ValidateOption = Annotated[
+    str,
+    typer.Option(
+        "--validate",
+        metavar="strict|warn|ignore",
+        help="Unknown fields, as in kubectl: strict (or true) refuses the manifests, warn takes the rest and says so, "
+        "ignore (or false) says nothing.",
+    ),
+]
 AllClustersOption = Annotated[bool, typer.Option("-A", "--all-clusters", help="In all clusters.")]
 
 
@@ -112,20 +124,29 @@ class Session:
 
         return load_settings(self.file)
 
-    def run(self, body: Callable[[HostlerClient], Awaitable[None]]) -> None:
-        """Runs `body` with a client."""
+    def run(
+        self, body: Callable[[HostlerClient], Awaitable[None]], *, anywhere: bool = False, everywhere: bool = False
+    ) -> None:
+        """Runs `body` with a client. A cluster that nothing knows is mistyped, here or in the settings, and would look
+        empty; `anywhere`: it may be a new one; `everywhere`: the default is not asked for."""
         import asyncio
 
         from pydantic import ValidationError
 
         from resources.base import explained
         from starter.sdk.client import HostlerClient
-        from starter.sdk.errors import Refused
+        from starter.sdk.connection import connected
+        from starter.sdk.errors import NotFound, Refused
 
         async def main() -> None:
-            cluster, requested_by = self.cluster, self.requested_by
-            async with HostlerClient.connect(self.settings, cluster=cluster, requested_by=requested_by) as client:
-                await body(client)
+            temporal = await connected(self.settings)
+            client = HostlerClient(temporal, self.settings, cluster=self.cluster, requested_by=self.requested_by)
+            if self.cluster and not anywhere and (unknown := await client.clusters.stranger(self.cluster)):
+                raise unknown
+            asked = not (self.cluster or anywhere or everywhere) and self.settings.clusters
+            if asked and (unknown := await client.clusters.stranger(self.settings.default_cluster)):
+                raise NotFound(f"the settings' defaultCluster: {unknown}")
+            await body(client)
 
         try:
             asyncio.run(main())
@@ -156,34 +177,82 @@ Installing = Annotated[Session, Block(installing)]
 """The session of a command that is about no cluster."""
 
 
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command, with what kubectl takes for an option that is given without a value."""
+    given = list(arguments)
+    for n, word in enumerate(given):
+        if word == "--":
+            break
+        follows = given[n + 1] if n + 1 < len(given) else "-"
+        if word == "--validate" and follows.startswith("-"):
+            given[n] = "--validate=strict"
+    return given
+
+
+def validate_of(word: str) -> Validate:
+    """What `--validate` means. Raises a usage error."""
+    from resources.validation import Validate
+
+    try:
+        return Validate.of(word)
+    except ValueError:
+        spelled = did_you_mean(word, ("strict", "warn", "ignore", "true", "false"))
+        words = f"--validate is strict (or true), warn, or ignore (or false), not {word!r}{spelled}"
+        raise typer.BadParameter(words) from None
+
+
 def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,)) -> tuple[str, list[str]]:
     """Kind and names, from `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error."""
-    word, slash, name = kind.partition("/")
+    found = targets(kind, names, kinds)
+    if len(found) > 1:
+        words = " and ".join(SHORT.get(k, k) for k, _ in found)
+        raise typer.BadParameter(f"give names of one kind, not of {words}")
+    return found[0]
+
+
+def targets(kind: str, names: Sequence[str | None], kinds: Collection[str]) -> list[tuple[str, list[str]]]:
+    """Kinds and their names, from `machine m1 m2`, `machine/m1 pool/p1` or `machines,pools`. Raises a usage error."""
     given = [n for n in names if n]
-    if slash:
-        given = [name, *(n.partition("/")[2] if n.partition("/")[0] in ALIASES else n for n in given)]
+    if "/" not in kind:
+        return [(_kind(word, kinds, alone=not given), given) for word in dict.fromkeys(kind.split(","))]
+    found: dict[str, list[str]] = {}
+    last = ""
+    for word in (kind, *given):
+        of, slash, name = word.partition("/")
+        last, name = (_kind(of, kinds), name) if slash else (last, of)
+        if not name:
+            raise typer.BadParameter(f"{word!r} has no name; write {of}/NAME or {of} NAME")
+        found.setdefault(last, []).append(name)
+    return list(found.items())
+
+
+def _kind(word: str, kinds: Collection[str], *, alone: bool = False) -> str:
+    """The kind of this word. `alone`: nothing else was given, so the word may be a name."""
     known = ALIASES.get(word)
-    if known is None or known not in kinds:
-        spelled = did_you_mean(word, [alias for alias, kind in ALIASES.items() if kind in kinds])
-        words = [SHORT.get(k, k) for k in kinds]
-        if known is None and not slash and not given and not spelled:  # most likely the name alone
-            spelled = f"; write {' or '.join(f'{w} {word}' for w in words)}"
-        raise typer.BadParameter(f"{word!r} is not a kind for this command; it takes {', '.join(words)}{spelled}")
-    if not all(given):
-        raise typer.BadParameter(f"{kind!r} has no name; write {word}/NAME or {word} NAME")
-    return known, given
+    if known in kinds and known is not None:
+        return known
+    spelled = did_you_mean(word, [alias for alias, kind in ALIASES.items() if kind in kinds])
+    words = [SHORT.get(k, k) for k in kinds]
+    with_names = [SHORT.get(k, k) for k in kinds if k not in ONLY]
+    if known is None and alone and not spelled and len(with_names) <= FEW:  # most likely the name alone
+        spelled = f"; write {' or '.join(f'{w} {word}' for w in with_names)}"
+    raise typer.BadParameter(f"{word!r} is not a kind for this command; it takes {', '.join(words)}{spelled}")
 
 
 def one(kind: str, name: str | None, kinds: Collection[str] = (MACHINE,)) -> tuple[str, str]:
     """Kind and the one name that the command needs."""
     known, names = target(kind, [name], kinds)
+    if not names and known in ONLY:
+        return known, ONLY[known]
     if len(names) != 1:
         raise typer.BadParameter(f"give one {known}: {known} NAME")
     return known, names[0]
 
 
 def named(kind: str, names: Sequence[str]) -> list[str]:
-    """The names. Raises a usage error where none is given."""
+    """The names. Raises a usage error where none is given, and the kind needs one."""
+    if not names and kind in ONLY:
+        return [ONLY[kind]]
     if not names:
         raise typer.BadParameter(f"give the names: {SHORT.get(kind, kind)} NAME...")
     return list(names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands import candidates, classes, clusters, pools
+from starter.commands import candidates, classes, clusters, control_planes, fleets, pools, worker_pools
 from starter.commands.blocks import command
 from starter.commands.common import (
     Asking,
@@ -22,22 +22,24 @@ from starter.commands.common import (
     target,
     tell_each,
 )
-from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
+from starter.commands.kinds import ALL, CLASS, CLUSTER, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
 from starter.commands.selection import Among, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from resources.machine.manifest import Machine
-    from resources.pool.manifest import MachineDeployment
+    from resources.manifests import ClusterManifest
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityClient, EntityKey
     from starter.sdk.results import Sent
 
-KINDS = (MACHINE, POOL, CLASS, CLUSTER)
+KINDS = (MACHINE, POOL, CONTROL_PLANE, CLASS, CLUSTER)
+DELETED = (*KINDS, WORKER_POOL)
 USAGE = {
     POOL: "for pools: {} pool NAME...",
+    WORKER_POOL: "for worker pools: {} workerpool NAME...",
+    CONTROL_PLANE: "for the control plane: {} controlplane",
     CLASS: "for classes: {} class NAME...",
     CLUSTER: "for a cluster: {} cluster NAME",
 }
@@ -50,15 +52,19 @@ def delete(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="machine, pool, class or cluster.",
+            help="machine, pool, workerpool, controlplane, class or cluster.",
             show_default=False,
-            autocompletion=candidates.kinds(MACHINE, "pool", "class", CLUSTER),
+            autocompletion=candidates.kinds(MACHINE, "pool", WORKER_POOL, "controlplane", "class", CLUSTER),
         ),
     ] = None,
     names: NamesArgument = None,
     files: Annotated[
         list[str] | None,
-        typer.Option("-f", "--filename", help="Delete the pools and Machines of these manifests; repeatable."),
+        typer.Option(
+            "-f",
+            "--filename",
+            help="Delete what these manifests describe, but for classes and Secrets; repeatable.",
+        ),
     ] = None,
     among: Others,
     force: ForceOption = False,
@@ -78,18 +84,21 @@ def delete(
     timeout: TimeoutOption = None,
     here: Asking,
 ) -> None:
-    """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
-    Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
+    """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines; a worker pool with
+    its zones. Classes and Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale`
+    makes a pool smaller.
 
+    `delete controlplane` ends only the set: its machines stay, without an owner.
     `delete class NAME` is refused while machines or pools use the class. `delete cluster NAME` stops watching a cluster
     that has no pools and machines left; the cluster itself is not touched.
     """
-    which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
+    which, given = target(kind, names or [], DELETED) if kind else (MACHINE, [])
     how = DeleteOptions(force, abandon_node, reason, dry_run, wait, span(timeout))
     if abandon_node and (not force or which != MACHINE or files):
         raise typer.BadParameter("--abandon-node is for machines only: delete machine NAME... --force --abandon-node")
-    unfit = files or (which != POOL and (force or wait))
-    options = f"{'[--force] [--wait] ' if which == POOL else ''}[--reason TEXT] [--dry-run]"
+    forced, awaited = which in (POOL, WORKER_POOL), which == WORKER_POOL or which in fleets.KINDS
+    unfit = files or (force and not forced) or (wait and not awaited)
+    options = f"{'[--force] ' * forced}{'[--wait] ' * awaited}[--reason TEXT] [--dry-run]"
     if files and which == MACHINE and (given or among.some):
         raise typer.BadParameter("give either files (-f) or machines")
     chosen = Selection() if files and which == MACHINE else _chosen("delete", which, given, among, unfit, options)
@@ -145,13 +154,17 @@ def _end_machine(client: HostlerClient, key: EntityKey, how: DeleteOptions) -> A
 FORETOLD: dict[str, Callable[[HostlerClient, EntityKey], Awaitable[str | list[str]]]] = {
     MACHINE: _machine_foretold,
     POOL: pools.deletion_foretold,
+    WORKER_POOL: worker_pools.deletion_foretold,
+    CONTROL_PLANE: control_planes.deletion_foretold,
     CLASS: classes.deletion_foretold,
     CLUSTER: clusters.removal_foretold,
 }
 """What --dry-run says. Each raises what the deletion would be refused with."""
 ENDED: dict[str, Callable[[HostlerClient, EntityKey, DeleteOptions], Awaitable[Sent]]] = {
     MACHINE: _end_machine,
-    POOL: lambda client, key, o: client.pools.delete(key[1], force=o.force, reason=o.reason, cluster=key[0]),
+    POOL: lambda client, key, o: pools.delete(client, key, force=o.force, reason=o.reason),
+    WORKER_POOL: lambda client, key, o: worker_pools.delete(client, key, force=o.force, reason=o.reason),
+    CONTROL_PLANE: lambda client, key, o: client.control_planes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLASS: lambda client, key, o: client.classes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLUSTER: lambda client, key, o: client.clusters.remove(key[1], reason=o.reason),
 }
@@ -166,28 +179,38 @@ async def _delete(client: HostlerClient, chosen: Selection, keys: Sequence[Entit
         sent = await ENDED[chosen.kind](client, key, how)
         return sent.message if sent.gone else f"{'removal' if chosen.kind == CLUSTER else 'deletion'}: {sent.message}"
 
+    zones = await worker_pools.zones_of(client, keys) if chosen.kind == WORKER_POOL else []
     await tell_each(chosen.labelled(keys), ask)
     if how.wait and not how.dry_run:
-        from starter.commands.wait import wait_for_all, wait_for_pools
-        from starter.sdk.pools.waiting import Goal
+        from starter.commands.wait import wait_for_all, wait_for_fleets
+        from starter.sdk.fleet.waiting import Goal
 
-        if chosen.kind == POOL:
-            await wait_for_pools(client, keys, Goal.DELETED, how.limit)
+        if chosen.kind in fleets.KINDS:
+            await wait_for_fleets(client, chosen.kind, keys, Goal.DELETED, how.limit)
+        elif chosen.kind == WORKER_POOL:
+            await wait_for_fleets(client, POOL, zones, Goal.DELETED, how.limit)
+            await tell_each(chosen.labelled(keys), ask)  # the classes, which machines had until now
         else:
             await wait_for_all(client, keys, chosen, "deleted", how.limit)
 
 
 def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> dict[str, list[EntityKey]]:
-    """Cluster and name of every pool, and of every Machine, in the files; pools are deleted first."""
+    """Cluster and name of all in the files that has a life of its own; what owns machines is deleted first."""
+    from resources.validation import Validate
     from starter.commands.files import read
     from starter.outlet import warn
 
-    loaded = read(files)
+    loaded = read(files, Validate.IGNORE)  # kubectl delete has no --validate either: only names are used
     left = [f"secret/{s.metadata.name}" for s in loaded.secrets]
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
         warn(f"{', '.join(left)}: not deleted; machines that are being deleted still need them")
-    found: dict[str, Sequence[Machine | MachineDeployment]] = {POOL: loaded.pools, MACHINE: loaded.machines}
+    found: dict[str, Sequence[ClusterManifest]] = {
+        WORKER_POOL: loaded.worker_pools,
+        POOL: loaded.pools,
+        CONTROL_PLANE: loaded.control_planes,
+        MACHINE: loaded.machines,
+    }
     return {of: [(client.cluster_of(m, cluster), m.metadata.name) for m in some] for of, some in found.items()}
 
 
@@ -203,24 +226,54 @@ def renew(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let machines, pools, classes or a cluster's watch continue with the newest code, and retry what is parked."""
-    which, given = target(kind, names or [], KINDS)
-    chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
+    """Let machines, pools, the control plane, classes or a cluster's watch continue with the newest code, and retry
+    what is parked.
+
+    `renew all` is for all of them in the cluster (-A: in all clusters), after an upgrade of the workers.
+    """
+    if kind == ALL:
+        if names or among.some:
+            raise typer.BadParameter("all takes no names, and is for all of a cluster: renew all [-A]")
+        chosen = None
+    else:
+        which, given = target(kind, names or [], KINDS)
+        chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 
     async def body(client: HostlerClient) -> None:
         shelves: dict[str, EntityClient[Any]] = {
             MACHINE: client,
             POOL: client.pools,
+            CONTROL_PLANE: client.control_planes,
             CLASS: client.classes,
             CLUSTER: client.clusters,
         }
-        keys = await chosen.keys(client)
-        if not keys:
-            say(chosen.nothing(client), err=True)
+        found = [(chosen, await chosen.keys(client))] if chosen else await _everything(client, among.all_clusters)
+        if not any(keys for _, keys in found):
+            say((chosen or Selection(all_clusters=among.all_clusters)).nothing(client), err=True)
 
-        async def ask(key: EntityKey) -> str:
-            return f"renewal: {(await shelves[which].renew(key[1], reason=reason, cluster=key[0])).message}"
+        async def ask(key: tuple[str, EntityKey]) -> str:
+            of, (cluster, name) = key
+            return f"renewal: {(await shelves[of].renew(name, reason=reason, cluster=cluster)).message}"
 
-        await tell_each(chosen.labelled(keys), ask)
+        await tell_each({(some.kind, key): some.label(key) for some, keys in found for key in keys}, ask)
 
     here.run(body)
+
+
+async def _everything(client: HostlerClient, all_clusters: bool) -> list[tuple[Selection, list[EntityKey]]]:
+    """All that can be renewed; those who are told things by the others come first."""
+    from starter.sdk.clusters import NOT_WATCHED
+
+    watched = [c.name for c in await client.clusters.list() if c.phase != NOT_WATCHED]
+    where = watched if all_clusters else [name for name in watched if name == client.cluster]
+    classes = [(c.cluster, c.name) for c in await client.classes.list(all_clusters=all_clusters)]
+    pools = [(p.cluster, p.name) for p in await client.pools.list(all_clusters=all_clusters)]
+    sets = [(c.cluster, c.name) for c in await client.control_planes.list(all_clusters=all_clusters)]
+    machines = [(m.cluster, m.name) for m in await client.list(all_clusters=all_clusters)]
+    return [
+        (Selection(kind=CLUSTER), [(name, name) for name in where]),
+        (Selection(kind=CLASS, all_clusters=all_clusters), classes),
+        (Selection(kind=POOL, all_clusters=all_clusters), pools),
+        (Selection(kind=CONTROL_PLANE, all_clusters=all_clusters), sets),
+        (Selection(kind=MACHINE, all_clusters=all_clusters), machines),
+    ]

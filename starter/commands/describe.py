@@ -1,31 +1,27 @@
-"""hostler describe, hostler events"""
+"""hostler describe"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from starter.commands import classes, clusters, pool_page
+from starter.commands import classes, clusters, control_plane_page, pool_page, worker_pools
 from starter.commands.blocks import command
-from starter.commands.common import KindArgument, MachineOrPoolArgument, NameArgument, Reading, one
-from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
-from starter.outlet import say
+from starter.commands.common import KindArgument, NamesArgument, Reading, Session, named, one, target, targets
+from starter.commands.kinds import CLASS, CLUSTER, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
 
 if TYPE_CHECKING:
     from resources.journal import Happening
     from resources.machine.state import MachineState, UpdateTrouble, WaitingFor
     from starter.sdk.client import HostlerClient
+    from starter.sdk.control_plane.results import ControlPlaneDescription
     from starter.sdk.pools.results import PoolDescription
-    from starter.sdk.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
+    from starter.sdk.results import ClassDescription, ClusterDescription, Description, PendingActivity
 
+KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, CLASS, CLUSTER)
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
-INTERVAL = 1.0
-"""Seconds between two looks of `events -w`."""
 ABOVE = "as above"
 """Stands instead of a message that is already under *Waiting for*: a page is one screen."""
 
@@ -34,31 +30,62 @@ ABOVE = "as above"
 def describe(
     *,
     kind: KindArgument,
-    name: NameArgument = None,
+    names: NamesArgument = None,
     here: Reading,
 ) -> None:
-    """Show everything about a machine, pool, class or cluster: what it is, what it waits for and why, and what happened
-    to it.
+    """Show everything about machines, pools, worker pools, the control plane, classes or a cluster: what each is, what
+    it waits for and why, and what happened to it.
 
-    Without a worker it says so and shows what Temporal knows; for a machine that is gone, what is left of it.
+    Without a worker it says so and shows what Temporal knows; for a machine that is gone, what is left of it. `describe
+    cluster` without NAME shows the default cluster.
     """
-    which, asked = one(kind, name, (MACHINE, POOL, CLASS, CLUSTER))
+    wanted = [described(here, kind, None)] if not names and "/" not in kind else _each(kind, names or [])
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
+        from starter.sdk.errors import NotFound
 
-        async with Busy(f"asking {which} {asked}") as busy:
-            if which == CLUSTER:
-                lines = cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
-            elif which == POOL:
-                lines = pool_lines(await client.pools.describe(asked), datetime.now(UTC))
-            elif which == CLASS:
-                lines = class_page(await client.classes.describe(asked), datetime.now(UTC))
-            else:
-                lines = page(await client.describe(asked), datetime.now(UTC))
-            busy.say(*lines)
+        missing, shown = [], False
+        for which, asked in wanted:
+            async with Busy(f"asking {which} {asked}") as busy:
+                try:
+                    lines = await _page(client, which, asked)
+                except NotFound as e:
+                    missing.append(str(e))
+                    continue
+                busy.say(*([""] if shown else []), *lines)
+                shown = True
+        if missing:
+            raise NotFound("\n".join(missing))
 
     here.run(body)
+
+
+def _each(kind: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Kind and name of each. Raises a usage error."""
+    kinds = targets(kind, names, KINDS)
+    return [(which, name) for which, of in kinds for name in named(which, of)]
+
+
+async def _page(client: HostlerClient, which: str, asked: str) -> list[str]:
+    if which == CLUSTER:
+        return cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
+    if which == POOL:
+        return pool_lines(await client.pools.describe(asked), datetime.now(UTC))
+    if which == WORKER_POOL:
+        return await worker_pools.page(client, asked, datetime.now(UTC))
+    if which == CONTROL_PLANE:
+        return control_plane_lines(await client.control_planes.describe(asked), datetime.now(UTC))
+    if which == CLASS:
+        return class_page(await client.classes.describe(asked), datetime.now(UTC))
+    return page(await client.describe(asked), datetime.now(UTC))
+
+
+def described(here: Session, kind: str, name: str | None) -> tuple[str, str]:
+    """Kind and name; the default cluster needs no name."""
+    if target(kind, [name], KINDS) == (CLUSTER, []):
+        return CLUSTER, here.cluster or here.settings.default_cluster
+    return one(kind, name, KINDS)
 
 
 def page(found: Description, now: datetime) -> list[str]:
@@ -79,7 +106,7 @@ def page(found: Description, now: datetime) -> list[str]:
     waiting = None
     if found.state is not None and not found.no_answer:
         waiting = found.state.status.waiting_for if found.life.running else None
-        lines += _status(found.state, waiting, found.life, now)
+        lines += _status(found.state, waiting, found, now)
     lines += _pending(found.life.pending, now, above=waiting is not None)
     journal = found.state.journal if found.state else found.result.journal if found.result else []
     lines += _journal(journal, now, waiting)
@@ -103,6 +130,14 @@ def pool_lines(found: PoolDescription, now: datetime) -> list[str]:
     return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 
+def control_plane_lines(found: ControlPlaneDescription, now: datetime) -> list[str]:
+    """The whole answer for a control plane, as lines."""
+    journal = found.state.journal if found.state and not found.no_answer else []
+    lines = [*control_plane_page.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    lines += control_plane_page.commands(found)
+    return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
+
+
 def class_page(found: ClassDescription, now: datetime) -> list[str]:
     """The whole answer for a class, as lines."""
     journal = found.state.journal if found.state else []
@@ -118,6 +153,7 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
 
 
 def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
+    from resources.machine.advice import carried
     from starter.output import moment
 
     summary, state = found.life.summary, found.state
@@ -126,18 +162,16 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
     if not found.life.running:
         phase = f"{phase}, when its workflow ended" if found.failure and phase else "(gone)"
     snapshot = state.machine_class if state else None
-    machine_class = f"{snapshot.name}, generation {snapshot.generation}" if snapshot else summary.machine_class
-    applied = asked.status.last_applied_provider_spec if asked else None
-    carries = f"generation {asked.status.applied_generation}, spec hash {applied.hash}" if asked and applied else ""
+    machine_class = snapshot.words if snapshot else summary.machine_class
     created = state.created if state and state.created else summary.created
     return [
         ("Name", summary.name),
         ("Cluster", summary.cluster),
         ("Phase", phase),
         ("Reason", summary.reason if found.no_answer else ""),
-        ("Pool", f"{state.pool}, revision {state.revision}" if state and state.pool else summary.pool),
+        _owner(state, summary.pool),
         ("Class", machine_class),
-        ("VM carries", carries),
+        ("VM carries", carried(asked) if asked else ""),
         ("Node", _node(asked) if asked else summary.node),
         ("Provider ID", (asked.status.provider_id if asked else None) or summary.provider_id),
         ("Addresses", ", ".join(asked.status.addresses) if asked else ""),
@@ -150,6 +184,15 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
     ]
 
 
+def _owner(state: MachineState | None, listed: str) -> tuple[str, str]:
+    """`Pool: demo, revision 2`; without a worker, what HostlerPool says."""
+    from resources.owner import Owner
+
+    owner = state.owner if state else Owner.read(listed) if listed else None
+    revision = f", revision {state.revision}" if state else ""
+    return (owner.word.capitalize(), f"{owner.name}{revision}") if owner else ("Pool", "")
+
+
 def _node(state: MachineState) -> str:
     """The node. Until it joins, its name is what the cloud has promised."""
     name = state.status.node_name
@@ -157,15 +200,19 @@ def _node(state: MachineState) -> str:
     return f"{name} (expected, not joined)" if name and not there else name or ""
 
 
-def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
+def _status(state: MachineState, waiting: WaitingFor | None, found: Description, now: datetime) -> list[str]:
     """What only the workflow knows. A machine that has ended waits for nothing."""
     from starter.commands import preserved
     from starter.commands.hook import hook_lines
     from starter.output import fields, moment
 
-    status, lines = state.status, []
+    status, life, lines = state.status, found.life, []
+    held = found.held.reason if found.held else ""
     if waiting is not None:
-        lines += ["", "Waiting for:", *fields(_waiting(state, waiting, life.pending, now), 2)]
+        lines += ["", "Waiting for:", *fields(_waiting(state, waiting, life.pending, now, held), 2)]
+    if found.held is not None:
+        words = f"{state.owner} waits: {found.held.reason}, {moment(found.held.since, now)}\n{found.held.message}"
+        lines += ["", *fields([("Not replaced", words)])]
     if (last := status.last_operation) is not None:
         code = f", {last.error_code}" if last.error_code else ""
         words = f"{last.type} {last.state}{code}, {moment(last.time, now)}"
@@ -195,7 +242,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
             for c in status.conditions
         ]
         lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows)]
-        lines += _advice(state) if life.running else []
+        lines += _advice(state, held) if life.running else []
     if life.running and (times := _times(status.deadlines, waiting, now)):
         lines += ["", "Times:", *fields(times, 2)]
     if status.kept:
@@ -206,7 +253,6 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
 def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: datetime) -> list[str]:
     """A hot update that has failed: why, and what became of each resource."""
     from starter.output import fields, moment
-    from workflows.machine.details import error_of
 
     if trouble is None:
         return []
@@ -217,13 +263,13 @@ def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: 
         ("Tried", moment(trouble.time, now)),
         ("Next try", moment(trouble.next_try, now) or "when the class changes"),
     ]
-    rows = [(r.id, r.kind, ", ".join(r.changed), error_of(r)) for r in trouble.resources]
+    rows = [(r.id, r.kind, ", ".join(r.changed), r.error_words) for r in trouble.resources]
     table = _table(("RESOURCE", "KIND", "CHANGED", "ERROR"), rows) if rows else []
     return ["", "Hot update:", *fields(pairs, 2), *table]
 
 
 def _waiting(
-    state: MachineState, waiting: WaitingFor, pending: tuple[PendingActivity, ...], now: datetime
+    state: MachineState, waiting: WaitingFor, pending: tuple[PendingActivity, ...], now: datetime, held: str
 ) -> list[tuple[str, str]]:
     from starter.output import moment
 
@@ -233,7 +279,7 @@ def _waiting(
         ("Seen last", "\n".join(p.last_failure for p in pending if p.last_failure and not p.aside)),
         ("Since", moment(waiting.since, now)),
         ("Next try", moment(waiting.next_try, now)),
-        ("What can be done", _step(state, waiting.reason)),
+        ("What can be done", _step(state, waiting.reason, held)),
     ]
 
 
@@ -256,7 +302,7 @@ def _said(message: str, waiting: WaitingFor | None) -> bool:
     return waiting is not None and bool(message) and waiting.message.startswith(message)
 
 
-def _advice(state: MachineState) -> list[str]:
+def _advice(state: MachineState, held: str) -> list[str]:
     """What can be done about conditions that do not go away on their own; the wait has its own line."""
     from resources.reasons import nothing_to_do
 
@@ -264,16 +310,17 @@ def _advice(state: MachineState) -> list[str]:
     shown = [
         c
         for c in state.status.conditions
-        if not nothing_to_do(c.reason) and not (waiting and waiting.reason == c.reason)
+        if not nothing_to_do(c.reason)
+        and not (waiting and waiting.reason == c.reason)
+        and not (c.type == "Failed" and _said(c.message, waiting))
     ]
-    return [f"  What can be done about {c.reason}: {_step(state, c.reason)}" for c in shown]
+    return [f"  What can be done about {c.reason}: {_step(state, c.reason, held)}" for c in shown]
 
 
-def _step(state: MachineState, reason: str) -> str:
-    from resources.reasons import next_step
+def _step(state: MachineState, reason: str, held: str) -> str:
+    from resources.machine.advice import step
 
-    kept = state.status.preserve.expiry_time is not None
-    return next_step(reason, state.cluster, state.name, pool=state.pool, kept=kept)
+    return step(state, reason, page=MACHINE, held=held)
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
@@ -296,13 +343,15 @@ def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = 
 
 
 def _left(found: Description) -> list[str]:
-    from resources.reasons import next_step
+    from resources.owner import Owner
+    from resources.reasons import Situation, next_step
 
     summary, result = found.life.summary, found.result
     if result is None:
         reason = {"TERMINATED": "Terminated", "FAILED": "WorkflowFailed"}.get(found.life.status)
         lines = ["", f"{found.failure[:1].upper()}{found.failure[1:]}."]
-        todo = next_step(reason, summary.cluster, summary.name, pool=summary.pool) if reason else ""
+        at = Situation(Owner.words(summary.pool))
+        todo = next_step(reason, summary.cluster, summary.name, at=at) if reason else ""
         return [*lines, f"What can be done: {todo}"] if todo else lines
     if not result.kept:
         return ["", "Nothing is left."]
@@ -319,41 +368,3 @@ def _age(now: datetime, time: datetime) -> str:
     from starter.output import age
 
     return age(now - time)
-
-
-@command
-def events(
-    *,
-    kind: MachineOrPoolArgument,
-    name: NameArgument = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Continue until the machine is gone, or until Ctrl-C.")
-    ] = False,
-    here: Reading,
-) -> None:
-    """Show the events of a machine or pool: its journal, merged with the histories that Temporal still has, in time
-    order."""
-    which, asked = one(kind, name, (MACHINE, POOL))
-
-    async def body(client: HostlerClient) -> None:
-        from starter.output import Table
-        from starter.sdk.patience import patiently
-
-        async def look() -> tuple[bool, list[Event]]:
-            """Whether it is gone is asked before the story: so the story has its end."""
-            life = await (client.pools.look(asked) if which == POOL else client.life(asked))
-            return not life.running, await (client.pools.events(asked) if which == POOL else client.events(asked))
-
-        table = Table(("TIME", "REASON", "MESSAGE"))
-        told: set[Event] = set()
-        while True:
-            gone, events = await patiently(look)
-            news = [e for e in events if e not in told]
-            rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, str(e)) for e in news]
-            say(*(table.lines(rows, header=not told) if news else []))
-            told.update(news)
-            if gone or not watch:
-                return
-            await asyncio.sleep(INTERVAL)
-
-    here.run(body)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.blocks import command
-from starter.commands.common import Reading, Session
+from starter.commands.common import Reading, Session, ValidateOption, validate_of
 
 if TYPE_CHECKING:
+    from resources.validation import Validate
     from starter.sdk.client import HostlerClient
 
 DIFFERENT, FAILED = 1, 2
@@ -22,6 +23,7 @@ def diff(
     files: Annotated[
         list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
     ],
+    validate: ValidateOption = "strict",
     here: Reading,
 ) -> None:
     """Show what `hostler apply` would change, field by field: a hot update of running VMs, a new VM (pools roll, a
@@ -34,11 +36,13 @@ def diff(
     from resources.settings import SettingsError
     from starter.sdk.errors import HostlerError
 
+    how = validate_of(validate)
+
     class Failed(HostlerError):
         exit_code = FAILED
 
     try:
-        different = _show(here, files)
+        different = _show(here, files, how)
     except HostlerError as e:
         if e.exit_code > DIFFERENT:
             raise
@@ -49,13 +53,13 @@ def diff(
         raise typer.Exit(DIFFERENT)
 
 
-def _show(here: Session, files: list[str]) -> bool:
-    from starter.commands.files import every, read
+def _show(here: Session, files: list[str], how: Validate) -> bool:
+    from starter.commands.files import read
     from starter.outlet import warn
     from starter.output import Busy
     from starter.sdk.apply.diff import differences
 
-    loaded = read(files)
+    loaded = read(files, how)
     for warning in loaded.warnings:
         warn(warning)
     different = False
@@ -63,11 +67,11 @@ def _show(here: Session, files: list[str]) -> bool:
     async def body(client: HostlerClient) -> None:
         nonlocal different
         async with Busy("comparing with what exists") as busy:
-            plan = await client.plan(*every(loaded), cluster=here.cluster)
+            plan = await client.plan(*loaded.manifests, cluster=here.cluster, validate=how)
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):
                 busy.say(line)
             different = bool(found)
 
-    here.run(body)
+    here.run(body, anywhere=True)
     return different

@@ -35,10 +35,11 @@ def doctor(
     form: Annotated[ReportForm, typer.Option("-o", "--output", help="Output format.")] = ReportForm.TEXT,
     here: Reading,
 ) -> None:
-    """Check everything that the settings refer to, and say what is wrong and what to do. Changes nothing.
+    """Say what waits for a person, check everything that the settings refer to, and say what to do. Changes nothing.
 
-    It checks settings, Temporal, task queues and their workers, parked workflows, clusters (API, permissions, watch),
-    the source of secrets, clouds and clocks. Exit code 0: no problem; 1: at least one.
+    It lists machines, pools, rollouts and classes that somebody has to look after, and VMs that no workflow owns. It
+    checks settings, Temporal, task queues and their workers, parked workflows, clusters (API, permissions, watch), the
+    Secrets that classes name, clouds and clocks. Exit code 0: no problem, perhaps warnings; 1: at least one problem.
     """
     from starter.doctor.findings import Level
 
@@ -48,7 +49,7 @@ def doctor(
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
         say_text(visible_json({**whole, "findings": [asdict(f) for f in found]}, indent=2))
     else:
-        say(*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING]), keep=ESCAPE)
+        say(*_page(found), "", _summary(found), keep=ESCAPE)
     if levels[Level.PROBLEM]:
         raise typer.Exit(1)
 
@@ -77,6 +78,11 @@ def _page(found: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _summary(problems: int, warnings: int) -> str:
-    counted = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in ((problems, "problem"), (warnings, "warning")) if n]
-    return f"{', '.join(counted)}." if counted else "All is well."
+def _summary(found: Sequence[Finding]) -> str:
+    """How many problems and warnings there are, and what waits by itself."""
+    from starter.doctor.findings import Level
+
+    levels = Counter(f.level for f in found)
+    counted = [f"{n} {level}{'s' if n > 1 else ''}" for level in (Level.PROBLEM, Level.WARNING) if (n := levels[level])]
+    waits = [f.message.partition(":")[0] for f in found if f.level is Level.WAITS]
+    return f"{'; '.join([', '.join(counted) or 'All is well', *waits])}."

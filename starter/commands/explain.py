@@ -18,7 +18,7 @@ def explain(
         str,
         typer.Argument(
             metavar="KIND[.FIELD...]",
-            help="machine, machineclass, secret or settings; machineclass.providerSpec.blockDevices.",
+            help="machine, class, pool, workerpool, controlplane, secret or settings; machineclass.providerSpec.ami.",
             autocompletion=candidates.fields,
         ),
     ],
@@ -29,7 +29,7 @@ def explain(
         str | None,
         typer.Option(
             "--provider",
-            help="The provider whose providerSpec is meant; needed if there are several.",
+            help="The provider whose fields are meant, as in providerSpec; needed if there are several.",
             show_default=False,
             autocompletion=candidates.providers,
         ),
@@ -37,7 +37,8 @@ def explain(
 ) -> None:
     """Explain the fields of manifests and of the settings file.
 
-    For a field of a provider spec it says what a change does to a running machine: hot, hash, post-start or none.
+    For a field of a provider spec, a pool or a worker pool it says what a change does to a running machine: hot, hash,
+    post-start, pool or none.
     """
     from starter.commands import explaining
 
@@ -47,11 +48,10 @@ def explain(
 
 
 def _head(found: Explained) -> list[str]:
-    from starter.commands.explaining import PROVIDER_SPEC
     from starter.output import fields
 
     field = found.field
-    provider = found.provider if field.path.startswith(PROVIDER_SPEC) else ""
+    provider = found.provider if field.of_cloud else ""
     pairs = [("KIND", found.kind), ("VERSION", found.version), ("PROVIDER", provider)]
     if field.path:
         pairs += [("FIELD", f"{field.path} <{field.type_name}>"), ("REQUIRED", "yes" if field.required else "")]

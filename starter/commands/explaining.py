@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -25,23 +26,44 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from resources.base import LONGEST, format_duration, sensible
-from resources.clouds import PROVIDERS
+from resources.clouds import PROVIDERS, Provider
+from resources.clouds.openshift import Becomes, Fate, OpenShiftSpec, fate_of
+from resources.control_plane import translation
+from resources.control_plane.manifest import API as OPENSHIFT_API
+from resources.control_plane.manifest import MACHINE_TYPE
 from resources.effects import Effect, effects
 from resources.machine.state import Status
 from resources.manifests import KINDS
-from resources.names import API_VERSION
+from resources.names import API_VERSION, OWN_API_VERSION
 from resources.settings import Settings
 from starter.sdk.errors import NotFound, Refused
 from starter.sdk.spelling import did_you_mean
 
-PROVIDER_SPEC = "providerSpec"
+PARTS: dict[tuple[str, str], Callable[[Provider], type[BaseModel] | None]] = {
+    ("MachineClass", "providerSpec"): lambda p: p.spec,
+    ("WorkerPool", "spec.providerConfig"): lambda p: p.workers.config if p.workers else None,
+    ("WorkerPool", "spec.infrastructure"): lambda p: p.workers.infrastructure if p.workers else None,
+    (
+        "ControlPlaneMachineSet",
+        f"spec.template.{MACHINE_TYPE}.{translation.PROVIDER_SPEC}",
+    ): lambda p: p.openshift,
+    ("Infrastructure", "spec"): lambda p: p.workers.infrastructure if p.workers else None,
+}
+"""By kind and path: what depends on the cloud, and its model."""
 STATUS = "status"
 ROOTS: dict[str, type[BaseModel]] = {**KINDS, "Settings": Settings}
-VERSIONS = {"Machine": API_VERSION, "MachineClass": API_VERSION, "MachineDeployment": API_VERSION, "Secret": "v1"}
+VERSIONS = {
+    **dict.fromkeys(("Machine", "MachineClass", "MachineDeployment"), API_VERSION),
+    **dict.fromkeys(("WorkerPool", "Infrastructure"), OWN_API_VERSION),
+    "ControlPlaneMachineSet": OPENSHIFT_API,
+    "Secret": "v1",
+}
 ALIASES = {
     **dict.fromkeys(("mc", "machines"), "Machine"),
     **dict.fromkeys(("mcc", "class", "classes", "machineclasses"), "MachineClass"),
     **dict.fromkeys(("mcd", "pool", "pools", "machinedeployments"), "MachineDeployment"),
+    **dict.fromkeys(("wp", "workerpools"), "WorkerPool"),
+    **dict.fromkeys(("cpms", "controlplane", "controlplanes", "controlplanemachinesets"), "ControlPlaneMachineSet"),
     "secrets": "Secret",
 }
 _SCALARS = {
@@ -75,7 +97,11 @@ class Field:
     effects: tuple[Effect, ...] = ()
     """What a change does, in a provider spec and a pool; several where the fields below it differ."""
     mark: Effect | None = None
-    """In a pool: it also counts for what is below it, where that has no mark of its own."""
+    """It also counts for what is below it, where that has no mark of its own."""
+    kind: str = ""
+    """The kind that it belongs to."""
+    of_cloud: bool = False
+    """Whether it, or what it is below, depends on the cloud."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +109,7 @@ class Explained:
     kind: str
     version: str
     provider: str
-    """The provider whose provider spec is meant; empty where there are several and it makes no difference."""
+    """The provider whose fields are meant; empty where there are several and it makes no difference."""
     field: Field
     fields: tuple[Field, ...]
     """The fields below it, in the model's order."""
@@ -97,7 +123,7 @@ def explain(path: str, provider: str | None = None) -> Explained:
     word, *steps = path.split(".")
     kind = _kind(word)
     within = _within(kind, steps, provider)
-    here = Field("", "", "Object", ROOTS[kind], description=_words(ROOTS[kind]))
+    here = Field("", "", "Object", ROOTS[kind], description=_words(ROOTS[kind]), kind=kind)
     for step in steps:
         below = {f.name: f for f in fields_of(here, within)}
         if step not in below:
@@ -108,40 +134,47 @@ def explain(path: str, provider: str | None = None) -> Explained:
 
 
 def fields_of(parent: Field, provider: str) -> Iterator[Field]:
-    """The fields below `parent`; below a MachineClass's providerSpec, those of the provider's model."""
+    """The fields below `parent`; where they depend on the cloud, those of the provider's model."""
     if parent.model is None:
         return
     top = not parent.path
     for name, info in parent.model.model_fields.items():
         alias = info.alias or to_camel(name)
         path = alias if top else f"{parent.path}.{alias}"
-        if top and alias == PROVIDER_SPEC:
-            yield _provider_spec(info, provider)
+        if (parent.kind, path) in PARTS:
+            yield _of_cloud(parent, alias, path, info, provider)
         elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it names the file
             yield _field(parent, name, alias, path, info, provider)
     if top and parent.model is KINDS["Machine"]:
         yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} It is output only.")
 
 
-def _provider_spec(info: FieldInfo, provider: str) -> Field:
-    if not provider:
+def _of_cloud(parent: Field, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
+    model = PARTS[parent.kind, path](PROVIDERS[provider]) if provider else None
+    if model is None:
         words = f"Its fields depend on the provider: give --provider with one of {', '.join(sorted(PROVIDERS))}."
-        return Field(PROVIDER_SPEC, PROVIDER_SPEC, "Object", None, required=info.is_required(), description=words)
-    model = PROVIDERS[provider].spec
+        return Field(alias, path, "Object", None, required=info.is_required(), description=words, kind=parent.kind)
+    theirs = issubclass(model, OpenShiftSpec)  # each of its fields says what becomes of it
     return Field(
-        PROVIDER_SPEC,
-        PROVIDER_SPEC,
+        alias,
+        path,
         model.__name__,
         model,
         required=info.is_required(),
         description=_words(model),
-        effects=_effects(provider, PROVIDER_SPEC),
+        effects=_effects(provider, "") if theirs else _marked(Effect.HASH, model),
+        mark=None if theirs else Effect.HASH,
+        of_cloud=True,
+        kind=parent.kind,
     )
 
 
 def _field(parent: Field, name: str, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
     type_, model = _type(info.annotation)
     words = (_docstrings(parent.model).get(name) if parent.model else "") or (_words(model) if model else "")
+    becomes = fate_of(info.metadata)
+    if becomes is not None:
+        words = f"{words} {becomes}".strip()
     mark = next((m for m in info.metadata if isinstance(m, Effect)), parent.mark)
     return Field(
         alias,
@@ -152,8 +185,10 @@ def _field(parent: Field, name: str, alias: str, path: str, info: FieldInfo, pro
         default=_default(info),
         constraints=tuple(_constraints(info)),
         description=words,
-        effects=_effects(provider, path) if path.startswith(f"{PROVIDER_SPEC}.") else _marked(mark, model),
+        effects=_marked(mark, model) if becomes is None else _effects_there(provider, becomes),
         mark=mark,
+        of_cloud=parent.of_cloud,
+        kind=parent.kind,
     )
 
 
@@ -174,8 +209,10 @@ def _within(kind: str, steps: Sequence[str], provider: str | None) -> str:
     needed."""
     known = {name.lower(): name for name in PROVIDERS}
     if provider is None:
-        if len(known) > 1 and kind == "MachineClass" and PROVIDER_SPEC in steps:
-            raise Refused(f"which providerSpec? Give --provider with one of {', '.join(sorted(PROVIDERS))}")
+        path = ".".join(steps)
+        for part in (at for of, at in PARTS if of == kind and f"{path}.".startswith(f"{at}.")):
+            if len(known) > 1:
+                raise Refused(f"which {part}? Give --provider with one of {', '.join(sorted(PROVIDERS))}")
         return "" if len(known) > 1 else next(iter(PROVIDERS))
     if provider.lower() not in known:
         hint = did_you_mean(provider, PROVIDERS)
@@ -259,15 +296,21 @@ def _choices(annotation: Any) -> list[str]:
 
 @cache
 def _effect_of(provider: str) -> dict[str, Effect]:
-    """The effect by the path as one types it: `blockDevices.ebs.iops`."""
+    """The effect of a provider spec's fields by the path as one types it: `blockDevices.ebs.iops`."""
     return {path.replace("[]", ""): effect for path, effect in effects(PROVIDERS[provider].spec)}
 
 
 def _effects(provider: str, path: str) -> tuple[Effect, ...]:
-    """The effects of the field, or of all that are below it, each once."""
-    inner = path.removeprefix(PROVIDER_SPEC).lstrip(".")
+    """The effects of a provider spec's field, or of all that are below it, each once."""
     every = _effect_of(provider).items()
-    found = {effect for leaf, effect in every if not inner or leaf == inner or leaf.startswith(f"{inner}.")}
+    found = {effect for leaf, effect in every if not path or leaf == path or leaf.startswith(f"{path}.")}
+    return tuple(effect for effect in Effect if effect in found)
+
+
+def _effects_there(provider: str, becomes: Fate) -> tuple[Effect, ...]:
+    """The effects of what a field of OpenShift's becomes."""
+    paths = re.sub(r"\[\d*\]", "", becomes.path).split(", ") if isinstance(becomes, Becomes) and provider else []
+    found = {effect for path in paths for effect in _effects(provider, path)}
     return tuple(effect for effect in Effect if effect in found)
 
 
@@ -298,7 +341,11 @@ def _docstrings(owner: type) -> dict[str, str]:
 
 
 def _own_docstrings(owner: type) -> Iterator[tuple[str, str]]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    try:
+        source = inspect.getsource(owner)
+    except OSError:
+        return  # a model that is made of others' models, such as FailureDomains: its fields have their words
+    tree = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(tree, ast.ClassDef)
     for node, following in zip(tree.body, tree.body[1:], strict=False):
         target = (

@@ -7,33 +7,33 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from resources.documents import SIZE_MOST
-from resources.manifests import AnyManifest, Loaded, ManifestError, load_manifests
+from resources.manifests import Loaded, ManifestError, load_manifests
+from resources.validation import Validate
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def read(sources: Iterable[str]) -> Loaded:
+def read(sources: Iterable[str], validate: Validate = Validate.STRICT) -> Loaded:
     """Everything in `sources`: files, directories (their *.yaml, *.yml and *.json, not deeper, as kubectl), `-`.
 
-    Raises ManifestError that names the file, and also when there is nothing in them.
+    Raises ManifestError with all that is wrong in all of them, by file, and also when there is nothing in them.
     """
-    whole = Loaded()
+    whole, wrong = Loaded(), []
     given = list(sources)
     for text, source in _texts(given):
-        part = load_manifests(text, source)
-        whole.pools += part.pools
-        whole.machines += part.machines
-        whole.classes += part.classes
-        whole.secrets += part.secrets
+        try:
+            part = load_manifests(text, source, validate)
+        except ManifestError as e:
+            wrong.append(str(e))
+            continue
+        for manifest in part.manifests:
+            whole.add(manifest)
         whole.warnings += part.warnings
-    if not (whole.machines or whole.pools or whole.classes or whole.secrets):
+    if wrong:
+        raise ManifestError("\n".join(wrong))
+    if not whole.manifests:
         raise ManifestError(f"{', '.join(given)}: contains no manifests")
     return whole
-
-
-def every(loaded: Loaded) -> list[AnyManifest]:
-    """All manifests, in the order in which `apply` sends them."""
-    return [*loaded.secrets, *loaded.classes, *loaded.pools, *loaded.machines]
 
 
 def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:

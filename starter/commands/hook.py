@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,15 +14,14 @@ from starter.commands import candidates
 from starter.commands.blocks import command
 from starter.commands.candidates import Candidates
 from starter.commands.common import Asking, Reading, ReasonOption, Session, reading, tell_each
+from starter.commands.forms import Manner, OutputOption, form_of
 from starter.commands.kinds import ALIASES, MACHINE
-from starter.commands.rows import Form
-from starter.outlet import say
 
 if TYPE_CHECKING:
     from resources.machine.state import MachineState
     from starter.sdk.client import HostlerClient
     from starter.sdk.machines.hooks import Held
-    from starter.sdk.results import Sent
+    from starter.sdk.results import Json, Sent
 
 app = typer.Typer(
     help="Hold up a machine's drain (preDrain) or the deletion of its VM (preTerminate): add, remove, list.",
@@ -113,28 +113,34 @@ def show(
     *,
     machine: HookedMachineArgument,
     kind: Annotated[HookKind | None, typer.Option("--kind", help="Only these.", show_default=False)] = None,
-    form: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.TABLE,
+    output: OutputOption = "table",
     here: Reading,
 ) -> None:
     """List the hooks of a machine: those of its spec, and those that were added."""
-    name = _machine(machine)
+    from starter.commands.rows import Column, Listing
+    from starter.commands.rows import show as show_rows
+
+    name, form = _machine(machine), form_of(output)
+
+    async def objects(found: list[Held]) -> list[Json | None]:
+        return [h.plain() for h in found]
 
     async def body(client: HostlerClient) -> None:
-        from starter.commands.rows import print_objects
-        from starter.output import Table
-
-        found = await client.hooks.list(name, kind)
-        if form in (Form.JSON, Form.YAML):
-            await print_objects([h.plain() for h in found], form, single=False)
-        elif not found:
-            say(f"Machine {name} has no {f'{kind} ' if kind else ''}hooks.", err=True)
-        elif form is Form.NAME:
-            say(*(f"{h.kind}/{h.name}" for h in found))
-        else:
-            now = datetime.now(UTC)
-            say(*Table(HEADER).lines([cells(h, now) for h in found]))
+        now = datetime.now(UTC)
+        listing = Listing(
+            [Column(header, partial(_cell, i, now)) for i, header in enumerate(HEADER)],
+            find=partial(client.hooks.list, name, kind),
+            key=lambda h: (h.kind, h.name),
+            objects=objects,
+            nothing=f"Machine {name} has no {f'{kind} ' if kind else ''}hooks.",
+        )
+        await show_rows([listing], form, Manner())
 
     here.run(body)
+
+
+def _cell(column: int, now: datetime, hook: Held) -> str:
+    return cells(hook, now)[column]
 
 
 def _tell(here: Session, machine: str, ask: Callable[[HostlerClient, str], Awaitable[Sent]]) -> None:

@@ -6,8 +6,10 @@ MACHINE = "machine"
 NODE = "node"
 CLUSTER = "cluster"
 CLASS = "machineclass"
+CONTROL_PLANE = "controlplanemachineset"
 POOL = "machinedeployment"
 ROLLOUT = "rollout"
+WORKER_POOL = "workerpool"
 ORPHAN = "orphan"
 ALIASES = {
     **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
@@ -15,8 +17,17 @@ ALIASES = {
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
     **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
     **dict.fromkeys(("pool", "pools", "mcd", "machinedeployment", "machinedeployments"), POOL),
+    **dict.fromkeys(
+        ("controlplane", "controlplanes", "cp", "cpms", "controlplanemachineset", "controlplanemachinesets"),
+        CONTROL_PLANE,
+    ),
     **dict.fromkeys(("rollout", "rollouts"), ROLLOUT),
+    **dict.fromkeys(("workerpool", "workerpools", "wp"), WORKER_POOL),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
-SHORT = {POOL: "pool", CLASS: "class"}
+ALL = "all"
+"""Several kinds, where a command takes it for a kind."""
+SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane"}
 """The words that people type for kinds whose names are those of manifests."""
+ONLY = {CONTROL_PLANE: "cluster"}
+"""The name of a kind of which a cluster has only one: nobody has to type it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from starter.commands.forms import Form, Manner
 from starter.commands.kinds import MACHINE
-from starter.commands.rows import Form, Row, print_objects, print_rows
+from starter.commands.rows import Column, Listing, show
 
 if TYPE_CHECKING:
     from resources.manifests import MachineClass
@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
     from starter.sdk.results import Json
 
-COLUMNS = ("NAME", "VM", "STATE", "UID", "WORKFLOW")
-WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
 
-
-async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
+async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form, manner: Manner) -> None:
     """Prints the orphans. Raises HostlerError at the end where an account could not be read: the list is not complete
     then."""
     from starter.outlet import warn
@@ -30,16 +27,9 @@ async def orphans(client: HostlerClient, names: list[str], files: list[str], for
         report = await client.orphans(*_classes(files))
     chosen = (o for o in report.orphans if not names or o.vm.machine in names)
     found = sorted(chosen, key=lambda o: (o.vm.machine, o.vm.provider_id))
-    if form in (Form.JSON, Form.YAML):
-        await print_objects([_object(o) for o in found], form, single=len(names) == 1 and len(found) == 1)
-    else:
-
-        async def rows() -> list[Row]:
-            return [_row(o) for o in found]
-
-        where = f"cluster {client.cluster}" + (f" with name {', '.join(names)}" if names else "")
-        nothing = f"No orphans found in {where}" + ("." if not report.unread else ", as far as it could be read.")
-        await print_rows(WIDE if form is Form.WIDE else COLUMNS, "STATE", rows, form, False, nothing)
+    where = f"cluster {client.cluster}" + (f" with name {', '.join(names)}" if names else "")
+    nothing = f"No orphans found in {where}" + ("." if not report.unread else ", as far as it could be read.")
+    await show([_listing(found, nothing)], form, manner, single=len(names) == 1 and len(found) == 1)
     if report.others:
         warn(others_words(report.others))
     if report.unread:
@@ -53,12 +43,13 @@ def _unread(account: str, why: str) -> str:
 def _classes(files: list[str]) -> list[MachineClass]:
     """The classes in the files. Raises ManifestError where there are none."""
     from resources.manifests import ManifestError
+    from resources.validation import Validate
     from starter.commands.files import read
     from starter.outlet import warn
 
     if not files:
         return []
-    loaded = read(files)
+    loaded = read(files, Validate.WARN)  # nothing is sent
     for warning in loaded.warnings:
         warn(warning)
     if not loaded.classes:
@@ -81,25 +72,39 @@ def workflow_words(orphan: Orphan) -> str:
     return orphan.workflow or "none"
 
 
-def _row(orphan: Orphan) -> Row:
-    from starter.output import relative
+COLUMNS: tuple[Column[Orphan], ...] = (
+    Column("NAME", lambda o: o.vm.machine),
+    Column("VM", lambda o: o.vm.provider_id),
+    Column("STATE", lambda o: o.vm.state, drop=1),
+    Column("UID", lambda o: o.vm.uid, drop=3),
+    Column("WORKFLOW", workflow_words, drop=2),
+    Column("ENDED", lambda o: o.closed, wide=True),
+    Column("ACCOUNT", lambda o: o.vm.account, wide=True),
+)
 
-    vm = orphan.vm
-    cells = (vm.machine, vm.provider_id, vm.state, vm.uid, workflow_words(orphan))
-    more = (relative(orphan.closed, datetime.now(UTC)), vm.account)
+
+def _listing(found: list[Orphan], nothing: str) -> Listing[Orphan]:
+    async def find() -> list[Orphan]:
+        return found
+
+    async def objects(these: list[Orphan]) -> list[Json | None]:
+        return [_object(o) for o in these]
+
     # With `-o name` it is what `hostler adopt` takes.
-    return Row((MACHINE, vm.machine), dict(zip(WIDE, (*cells, *more), strict=True)))
+    return Listing(COLUMNS, find, lambda o: (MACHINE, o.vm.machine), objects, nothing, state="STATE")
 
 
 def _object(orphan: Orphan) -> Json:
     """The orphan in Kubernetes' form, for programs; it is no manifest: `hostler adopt` takes the name."""
+    from starter.sdk.results import timestamp
+
     vm = orphan.vm
     status = {
         "providerID": vm.provider_id,
         "state": vm.state,
         "account": vm.account,
         "workflow": workflow_words(orphan),
-        "ended": orphan.closed.isoformat() if orphan.closed else None,
+        "ended": timestamp(orphan.closed),
     }
     return {
         "apiVersion": "hostler.io/v1",

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starter.commands.kinds import MACHINE
 
 if TYPE_CHECKING:
+    from resources.fleet.member import Member
     from resources.pool.intents import PoolSummary
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.state import PoolState, Rollout
+    from starter.sdk.fleet.results import FleetDescription, Numbers
+    from starter.sdk.fleet.trouble import MachineTrouble
     from starter.sdk.pools.results import PoolDescription
+    from starter.sdk.results import MachineSummary
 
 REVISIONS = 5
 """The newest ones, and those that have machines; `hostler rollout history` has them all."""
@@ -25,19 +29,27 @@ def about(found: PoolDescription, now: datetime) -> list[str]:
     """The lines that only a pool has."""
     from starter.output import fields
 
-    lines = fields(_head(found, now))
+    lines = fields(_head(found, now)) + silence(found) + _ended(found)
+    summary = found.summary
+    if found.running and summary is not None:
+        first, waiting = trouble(found.trouble, now, summary, "pool"), waits(summary, found.trouble, now)
+        grave = found.trouble is not None and found.trouble.grave
+        lines += _parked(summary) + (first + waiting if grave else waiting + first)
+        lines += _rollout(summary, found.state, now) + _phases(summary)
+    lines += _unwell(found, now)
+    if summary is not None:
+        lines += revisions(summary, now)
+    return lines
+
+
+def silence(found: FleetDescription[Any, Any]) -> list[str]:
+    """Why a workflow does not answer, or cannot."""
+    lines: list[str] = []
     if found.no_answer:
         why = found.no_answer.rstrip(".")
         lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
     if found.running and found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
-    lines += _ended(found)
-    summary = found.summary
-    if found.running and summary is not None:
-        lines += _parked(summary) + _waits(summary, now) + _rollout(summary, found.state, now) + _phases(summary)
-    lines += _unwell(found, now)
-    if summary is not None:
-        lines += _revisions(summary, now)
     return lines
 
 
@@ -62,6 +74,11 @@ def commands(found: PoolDescription) -> list[str]:
         if s.hibernated:
             shown.append((f"hostler wake pool {of}", "create its machines again"))
         shown.append((f"hostler rollout history {of}", "list its revisions, and how their rollouts ended"))
+    return next_steps(shown)
+
+
+def next_steps(shown: Sequence[tuple[str, str]]) -> list[str]:
+    """Commands with what each does."""
     width = max(len(command) for command, _ in shown) + 3
     return ["", "Next steps:", *(f"  {command.ljust(width)}# {words}" for command, words in shown)]
 
@@ -70,6 +87,7 @@ def commands(found: PoolDescription) -> list[str]:
 
 
 def _head(found: PoolDescription, now: datetime) -> list[tuple[str, str]]:
+    from resources.machine.state import generation_words
     from starter.output import moment
 
     listed, state, s = found.listed, found.state, found.summary
@@ -78,6 +96,9 @@ def _head(found: PoolDescription, now: datetime) -> list[tuple[str, str]]:
     known = state.machine_class if state else None
     named = spec.template.spec.class_.name if spec else listed.machine_class
     generation = f", generation {known.generation}" if known and known.name == named else ""
+    newest = state.revisions[-1].machine_class if state and state.revisions else None
+    if newest is not None and generation and newest.name == named and newest.base:
+        generation += f"; gone back: VMs are made from {generation_words(newest.base, newest.generation)}"
     return [
         ("Name", listed.name),
         ("Cluster", listed.cluster),
@@ -91,6 +112,10 @@ def _head(found: PoolDescription, now: datetime) -> list[tuple[str, str]]:
         ("Strategy", _strategy(spec) if spec and found.running else ""),
         ("Repair", _repair(spec, s) if spec and found.running else ""),
         ("Paused", _paused(state)),
+        ("Frozen", _frozen(state)),
+        ("Windows", _windows(state)),
+        ("Approval", _approval(state)),
+        ("Rolls after", _rolls_after(state)),
         ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items())) if state else ""),
         ("Created", moment(listed.created, now)),
         ("Ended", moment(found.ended, now)),
@@ -108,13 +133,20 @@ def _numbers(found: PoolDescription) -> str:
     s = found.summary
     if s is None or not found.running:
         return f"{found.machines}, according to the list of workflows"
-    parts = [f"{s.machines} VMs", f"{s.available} available", f"{s.updated} of revision {s.revision}"]
+    parts = [_vms(s), f"{s.available} available", f"{s.updated} of revision {s.revision}"]
     parts += [f"{n} {word}" for n, word in ((s.unhealthy, "unhealthy"), (s.leaving, "leaving")) if n]
     if s.preserved or s.slots:
         parts.append(f"preserved {preserved(s)}")
     if s.template_pending:
         parts.append(f"{s.template_pending} do not have the newest node template yet")
     return ", ".join(parts)
+
+
+def _vms(s: PoolSummary) -> str:
+    """How many VMs there are, and how many machines have none yet."""
+    there = s.machines - s.unborn
+    words = f"{there} VM{'s' if there != 1 else ''}"
+    return f"{words}, {s.unborn} still without one" if s.unborn else words
 
 
 def preserved(s: PoolSummary) -> str:
@@ -147,6 +179,51 @@ def _paused(state: PoolState | None) -> str:
     return f"no rollout begins or continues{by}" if state.paused else "no rollout begins or continues, by the manifest"
 
 
+def _frozen(state: PoolState | None) -> str:
+    if state is None:
+        return ""
+    given = (("pool", state.freeze), ("cluster", state.news.freeze if state.news else None))
+    return "\n".join(f"{word} {freeze.words}" for word, freeze in given if freeze is not None)
+
+
+def _windows(state: PoolState | None) -> str:
+    """The maintenance windows, and what they come to next."""
+    from resources.words import utc
+
+    if state is None or not state.spec.maintenance.windows:
+        return ""
+    lines = ["; ".join(w.words for w in state.spec.maintenance.windows)]
+    calendar = state.calendar
+    if calendar is not None and calendar.problem:
+        lines.append(calendar.problem)
+    elif calendar is not None and calendar.openings:
+        lines.append("next: " + ", ".join(f"{utc(o.begin)} to {utc(o.end)}" for o in calendar.openings[:2]))
+    if state.opened is not None:
+        lines.append(f"opened by a person until {utc(state.opened.end)}")
+    return "\n".join(lines)
+
+
+def _approval(state: PoolState | None) -> str:
+    from resources.base import format_duration
+    from resources.words import utc
+
+    if state is None or not state.spec.approval.required:
+        return ""
+    words = f"required for each new revision, within {format_duration(state.spec.approval.timeout)}"
+    consent = state.rollout.consent if state.rollout else None
+    if consent is None or state.rollout is None:
+        return words
+    stand = consent.words or f"asked for since {utc(consent.asked)}"
+    return f"{words}\nrevision {state.rollout.revision}: {stand}"
+
+
+def _rolls_after(state: PoolState | None) -> str:
+    if state is None or state.spec.rolls_after is None:
+        return ""
+    after = state.spec.rolls_after
+    return f"pool {after.pool}" + (f" with class {after.class_}" if after.class_ else "")
+
+
 # -- how it stands ----------------------------------------------------------------------------------------------------
 
 
@@ -172,8 +249,39 @@ def _parked(s: PoolSummary) -> list[str]:
     return ["", f"Parked: {s.parked}", f"Once a fixed worker runs: {renew}"]
 
 
-def _waits(s: PoolSummary, now: datetime) -> list[str]:
-    from resources.reasons import next_step
+def trouble(first: MachineTrouble | None, now: datetime, s: Numbers, page: str = "") -> list[str]:
+    """The machine to look at first, in its own words: the cloud's own message is there. `page`: as in Situation."""
+    from resources.machine.advice import has_vm, is_up_to_its_owner, step
+    from starter.output import fields, moment
+
+    if first is None or not first.reason:
+        return []
+    waiting = first.state.status.waiting_for
+    held = s.holding(first.state.revision, has_vm(first.state)) if is_up_to_its_owner(first.state) else None
+    todo = step(first.state, first.reason, page=page, held=held.reason if held else "")
+    pairs = [
+        ("Machine", f"{first.machine.name}, {first.state.status.shown_phase}"),
+        ("Reason", first.reason),
+        ("Message", first.message),
+        ("Seen last", first.seen),
+        ("Since", moment(waiting.since, now) if waiting else ""),
+        ("Next try", moment(waiting.next_try, now) if waiting else ""),
+        ("What can be done", todo),
+    ]
+    return ["", "First machine to look at:", *fields(pairs, 2)]
+
+
+def waits_step(reason: str, s: Numbers, first: MachineTrouble | None, page: str = "") -> str:
+    """What can be done about a wait of the pool. What only a person ends outranks what takes its time."""
+    from resources.reasons import Situation, next_step, nothing_to_do
+
+    if first is not None and first.lasting and nothing_to_do(reason):
+        return f"what machine {first.machine.name} needs, see above"
+    return next_step(reason, s.cluster, s.name, s.noun, Situation(page=page))
+
+
+def waits(s: Numbers, first: MachineTrouble | None, now: datetime) -> list[str]:
+    """Everything that it waits for, each with what can be done."""
     from starter.output import fields, moment
 
     lines = []
@@ -182,7 +290,7 @@ def _waits(s: PoolSummary, now: datetime) -> list[str]:
             ("Reason", wait.reason),
             ("Message", wait.message),
             ("Since", moment(wait.since, now)),
-            ("What can be done", next_step(wait.reason, s.cluster, s.name, "pool")),
+            ("What can be done", waits_step(wait.reason, s, first, page=s.noun)),
         ]
         lines += ["", "Waiting for:", *fields(pairs, 2)]
     return lines
@@ -203,10 +311,19 @@ def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str
         ("Began", f"{moment(rollout.began, now)}{by}{why}"),
         ("Progressed", moment(rollout.progress_at, now)),
         ("Stops", _stops(s, state, rollout, now)),
-        ("State", f"{rollout.gate} by a person" if rollout.gate else ""),
+        ("State", _gate(rollout)),
         ("Never joined", str(rollout.lost) if rollout.lost > 0 else ""),
     ]
     return ["", f"Rollout to revision {rollout.revision}:", *fields(pairs, 2)]
+
+
+def _gate(rollout: Rollout) -> str:
+    """What holds it for good, and who wanted that."""
+    if not rollout.gate:
+        return ""
+    consent = rollout.consent
+    refused = consent is not None and consent.given is None and consent.words
+    return f"{rollout.gate}: {refused}" if refused else f"{rollout.gate} by a person"
 
 
 def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datetime) -> str:
@@ -243,7 +360,7 @@ def _phases(s: PoolSummary) -> list[str]:
     for revision in sorted(words, reverse=True):
         newest = " (newest)" if revision == s.revision else ""
         rows.append((f"{revision}{newest}", ", ".join(words[revision])))
-    return _table("Machines by revision:", ("REVISION", "PHASES"), rows)
+    return table("Machines by revision:", ("REVISION", "PHASES"), rows)
 
 
 def _unwell(found: PoolDescription, now: datetime) -> list[str]:
@@ -258,24 +375,35 @@ def _unwell(found: PoolDescription, now: datetime) -> list[str]:
         since = age(now - member.since) if member else ""
         rows.append((m.name, revision, m.phase, m.reason, since))
     title = "Machines that are not Running:" if found.running else "Remaining machines:"
-    lines = _table(title, ("MACHINE", "REVISION", "PHASE", "REASON", "SINCE"), rows)
+    lines = table(title, ("MACHINE", "REVISION", "PHASE", "REASON", "SINCE"), rows)
     if not rows:
         return []
-    reasons = Counter(m.reason for m in found.unwell if m.reason)
-    first = {m.reason: m.name for m in reversed(found.unwell)}
-    advice = [(reason, _advice(reason, found.listed.cluster, first[reason])) for reason, _ in reasons.most_common(3)]
+    told = found.trouble.reason if found.trouble else ""
+    reasons = Counter(m.reason for m in found.unwell if m.reason and m.reason != told)
+    first = {m.reason: m for m in reversed(found.unwell)}
+    told_first = [first[reason] for reason, _ in reasons.most_common(3)]
+    advice = [(m.reason, _advice(m, members.get(m.name), found.summary)) for m in told_first]
     lines += [f"  What can be done about {reason}: {todo}" for reason, todo in advice if todo]
-    more = f"hostler describe {MACHINE} {found.unwell[0].name} --cluster {found.listed.cluster}"
+    first_one = found.trouble.machine if found.trouble else found.unwell[0]
+    more = f"hostler describe {MACHINE} {first_one.name} --cluster {found.listed.cluster}"
     return [*lines, f"  More of one: {more}"]
 
 
-def _advice(reason: str, cluster: str, machine: str) -> str:
-    from resources.reasons import next_step, nothing_to_do
+def _advice(m: MachineSummary, member: Member | None, s: PoolSummary | None) -> str:
+    from resources.machine.state import Phase
+    from resources.owner import Owner
+    from resources.reasons import Situation, next_step, nothing_to_do
 
-    return "" if nothing_to_do(reason) else next_step(reason, cluster, machine)
+    failed, kept = m.phase.startswith(Phase.FAILED), m.preserved_until is not None
+    vm, held = bool(m.provider_id), None
+    if s is not None and member is not None and failed and member.drained and not (member.leaving or member.stays):
+        held = s.holding(member.revision, vm)
+    at = Situation(Owner.words(m.pool), kept, failed, vm=vm, held=held.reason if held else "", page="pool")
+    return "" if nothing_to_do(m.reason) else next_step(m.reason, m.cluster, m.name, at=at)
 
 
-def _revisions(s: PoolSummary, now: datetime) -> list[str]:
+def revisions(s: Numbers, now: datetime) -> list[str]:
+    """The newest revisions, and those that have machines."""
     from starter.output import age
 
     shown = [r for i, r in enumerate(reversed(s.revisions)) if i < REVISIONS or r.machines]
@@ -290,10 +418,10 @@ def _revisions(s: PoolSummary, now: datetime) -> list[str]:
         )
         for r in shown
     ]
-    return _table("Revisions:", ("REVISION", "CLASS", "MACHINES", "AGE", "WHO", "WHY"), rows)
+    return table("Revisions:", ("REVISION", "CLASS", "MACHINES", "AGE", "WHO", "WHY"), rows)
 
 
-def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     from starter.output import Table
 
     return ["", title, *(f"  {line}" for line in Table(header).lines(rows))] if rows else []

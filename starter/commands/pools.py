@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter.commands import fleets, pool_page
 from starter.commands.blocks import command
 from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, Session, named, target, tell_each
 from starter.commands.kinds import POOL
+from starter.commands.rows import AGE, Column, Listing, phase_style
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from resources.pool.intents import PoolQuestion
+    from resources.pool.intents import PoolQuestion, PoolSummary
     from resources.pool.state import PoolState
-    from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
-    from starter.sdk.pools.results import PoolDescription, PoolListed
-    from starter.sdk.pools.waiting import Goal
-    from starter.sdk.results import Sent
+    from starter.sdk.pools.results import PoolListed
+    from starter.sdk.results import Json, Sent
 
-COLUMNS = ("NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE")
-WIDE = (*COLUMNS, "CLASS", "MACHINES", "LEAVING", "PRESERVED")
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what the pool would do, step by step; change nothing.")
 ]
@@ -65,29 +60,29 @@ def scale(
     if remove and len(pools) > 1:
         raise typer.BadParameter("--remove needs exactly one pool")
 
-    async def rehearse(client: HostlerClient, pool: str) -> list[str]:
+    async def question(client: HostlerClient, pool: str) -> PoolQuestion:
         from resources.pool.intents import PoolQuestion
         from starter.sdk.errors import Refused
 
-        state = await client.pools.get(pool)
-        if current not in (None, state.spec.replicas):
+        state = await client.pools.get(pool) if current is not None and dry_run else None
+        if state is not None and current not in (None, state.spec.replicas):
             raise Refused(f"pool {pool} has {state.spec.replicas} replicas, not {current}: nothing would be changed")
-        return await _rehearsed(client, pool, PoolQuestion(replicas=replicas, remove=remove or []))
+        return PoolQuestion(replicas=replicas, remove=remove or [])
 
     def send(client: HostlerClient, pool: str) -> Awaitable[Sent]:
         return client.pools.scale(pool, replicas, current=current, remove=remove, reason=reason)
 
-    _each(here, pools, "scaling", "scaled", send, rehearse if dry_run else None)
+    _each(here, pools, "scaling", "scaled", send, question, dry_run)
 
 
 def _slumbers(intent: str, noun: str, done: str, help: str) -> Callable[..., None]:
     """Makes the command of that name."""
 
-    async def rehearse(client: HostlerClient, pool: str) -> list[str]:
+    async def question(client: HostlerClient, pool: str) -> PoolQuestion:
         from resources.pool.intents import PoolQuestion
 
         spec = (await client.pools.get(pool)).spec.model_copy(update={"hibernated": intent == "hibernate"})
-        return await _rehearsed(client, pool, PoolQuestion(spec=spec))
+        return PoolQuestion(spec=spec)
 
     @command
     def slumbers(
@@ -103,7 +98,7 @@ def _slumbers(intent: str, noun: str, done: str, help: str) -> Callable[..., Non
             return ask(pool, reason=reason)
 
         pools = named(*target(kind, names or [], (POOL,)))
-        _each(here, pools, noun, done, send, rehearse if dry_run else None)
+        _each(here, pools, noun, done, send, question, dry_run)
 
     slumbers.__name__, slumbers.__doc__ = intent, help
     return slumbers
@@ -121,7 +116,7 @@ wake = _slumbers("wake", "waking", "woken", "Create the machines of hibernated p
 async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
     """The pool's rehearsal. Raises Refused where the pool would not accept the intent."""
     from starter.sdk.errors import Refused
-    from starter.sdk.pools import rehearsal
+    from starter.sdk.fleet import rehearsal
 
     found = await client.pools.rehearse(pool, question, cluster=cluster)
     if found.refused:
@@ -135,14 +130,19 @@ def _each(
     noun: str,
     done: str,
     send: Callable[[HostlerClient, str], Awaitable[Sent]],
-    rehearse: Callable[[HostlerClient, str], Awaitable[list[str]]] | None,
+    question: Callable[[HostlerClient, str], Awaitable[PoolQuestion]],
+    dry_run: bool,
 ) -> None:
-    """Prints `machinedeployment/p1 scaled; …` with the pool's own words; or its rehearsal."""
+    """Prints `machinedeployment/p1 scaled; …` with the pool's own words, and before it is done which preserved machines
+    it deletes; or the pool's rehearsal."""
 
     async def body(client: HostlerClient) -> None:
         async def ask(pool: str) -> str | list[str]:
-            if rehearse is not None:
-                return [f"{noun} (dry run)", *(f"  {step}" for step in await rehearse(client, pool))]
+            if dry_run:
+                steps = await _rehearsed(client, pool, await question(client, pool))
+                return [f"{noun} (dry run)", *(f"  {step}" for step in steps)]
+            if done != "woken":
+                await warn_of_preserved(client, pool, await question(client, pool))
             message = (await send(client, pool)).message
             return message if message.startswith(done) else f"{noun}: {message}"
 
@@ -151,80 +151,71 @@ def _each(
     here.run(body)
 
 
+async def warn_of_preserved(
+    client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None
+) -> None:
+    """Says before anything is done which preserved machines it deletes."""
+    from starter.outlet import warn
+    from starter.sdk.pools.rehearsal import warnings
+
+    for line in await warnings(client.pools, pool, question, cluster=cluster):
+        warn(f"{label(pool)} {line}")
+
+
 def label(name: str) -> str:
     """The pool's name in what the commands print."""
-    return f"{POOL}/{name}"
+    return fleets.label(POOL, name)
 
 
 # -- get --------------------------------------------------------------------------------------------------------------
 
 
-async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
-    from starter.commands.rows import OF, print_objects, print_rows
-
-    async def found() -> list[PoolListed]:
-        if names:
-            return [await _one(client, name) for name in names]
-        return await client.pools.list(all_clusters=all_clusters)
-
-    if form in ("json", "yaml"):
-        await print_objects(await _manifests(client, await found()), form, single=len(names) == 1)
-        return
-
-    async def rows() -> list[Row]:
-        return [_row(p, all_clusters) for p in await found()]
-
-    columns = WIDE if form == "wide" else COLUMNS
-    where = "any cluster" if all_clusters else f"cluster {client.cluster}"
-    nothing = f"No pools found in {where}."
-    await print_rows((OF, *columns) if all_clusters else columns, "PHASE", rows, form, watch, nothing)
+def _number(of: Callable[[PoolSummary], int | str]) -> Callable[[PoolListed], int | str | None]:
+    """A pool's own number: empty where no worker answers."""
+    return lambda p: of(p.summary) if p.summary else None
 
 
-async def _one(client: HostlerClient, name: str) -> PoolListed:
-    from starter.sdk.errors import NotFound
-    from starter.sdk.results import since
-
-    found = await client.pools.look(name)
-    if not found.running:
-        raise NotFound(
-            f"pool {name} is gone{since(found.ended)}: hostler describe pool {name} shows what is left of it"
-        )
-    return found.listed
+def _availability(s: PoolSummary | None) -> str:
+    return "" if s is None else "green" if s.available >= s.replicas else "yellow" if s.available else "red"
 
 
-def _row(p: PoolListed, all_clusters: bool) -> Row:
-    from starter.commands.pool_page import preserved
-    from starter.commands.rows import OF, Row
-    from starter.output import age
+COLUMNS: tuple[Column[PoolListed], ...] = (
+    Column("NAME", lambda p: p.name),
+    Column("REPLICAS", _number(lambda s: s.replicas)),
+    Column("UPDATED", _number(lambda s: s.updated), drop=3),
+    Column("AVAILABLE", _number(lambda s: s.available), style=lambda p: _availability(p.summary)),
+    Column("UNHEALTHY", _number(lambda s: s.unhealthy), drop=2),
+    Column("REVISION", _number(lambda s: s.revision), drop=5),
+    Column("PHASE", lambda p: p.phase, style=lambda p: phase_style(p.phase)),
+    Column("REASON", lambda p: p.reason, drop=1),
+    Column(AGE, lambda p: p.created, drop=4),
+    Column("CLASS", lambda p: p.machine_class, wide=True),
+    Column("MACHINES", _number(lambda s: s.machines), wide=True),
+    Column("LEAVING", _number(lambda s: s.leaving), wide=True),
+    Column("PRESERVED", _number(pool_page.preserved), wide=True),
+)
 
-    cells = {OF: p.cluster, "NAME": p.name, "AGE": age(datetime.now(UTC) - p.created), "CLASS": p.machine_class}
-    cells |= {"PHASE": p.phase, "REASON": p.reason}
-    s = p.summary
-    numbers = (s.replicas, s.updated, s.available, s.unhealthy, s.revision) if s else [""] * 5
-    cells |= zip(("REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION"), map(str, numbers), strict=True)
-    more = (s.machines, s.leaving, preserved(s)) if s else [""] * 3
-    cells |= zip(("MACHINES", "LEAVING", "PRESERVED"), map(str, more), strict=True)
-    return Row((POOL, p.cluster, p.name) if all_clusters else (POOL, p.name), cells)
+
+def listing(client: HostlerClient, names: Sequence[str], all_clusters: bool) -> Listing[PoolListed]:
+    return fleets.listing(client, POOL, COLUMNS, _manifest, names, all_clusters)
 
 
-async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dict[str, Any]]:
-    from starter.outlet import warn
+def _manifest(state: PoolState, summary: PoolSummary | None) -> Json:
     from starter.sdk.pools.results import pool_manifest
 
-    objects = []
-    for pool in found:
-        state: PoolState | None
-        described = await client.pools.describe(pool.name, cluster=pool.cluster)
-        state = described.state if described.running else None
-        if state is None:
-            continue  # gone since it was listed
-        if described.no_answer:
-            warn(f"pool {pool.name}: {described.no_answer}: the spec is what was requested; the status is not known")
-        objects.append(pool_manifest(state, described.summary))
-    return objects
+    return pool_manifest(state, summary)
 
 
-# -- delete, wait -----------------------------------------------------------------------------------------------------
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+async def delete(client: HostlerClient, key: EntityKey, *, force: bool, reason: str) -> Sent:
+    """Deletes a pool, and says before which preserved machines go with it."""
+    from resources.pool.intents import PoolQuestion
+
+    cluster, name = key
+    await warn_of_preserved(client, name, PoolQuestion(delete=True), cluster)
+    return await client.pools.delete(name, force=force, reason=reason, cluster=cluster)
 
 
 async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str | list[str]:
@@ -245,28 +236,3 @@ async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str | list
     except NoAnswer as e:
         steps = [f"which machines go first is not known: {e}"]
     return [words, *(f"  {step}" for step in steps)]
-
-
-def parse_goal(text: str) -> Goal:
-    """Parses the goal of a wait. Raises a usage error."""
-    from starter.sdk.pools.waiting import Goal
-
-    words = {"delete": Goal.DELETED, "rolledout": Goal.ROLLED_OUT, "condition=available": Goal.READY}
-    goals = {**words, **{str(goal): goal for goal in Goal}}
-    if text.lower() not in goals:
-        raise typer.BadParameter(f"--for={text}: for a pool, write one of {', '.join(Goal)}")
-    return goals[text.lower()]
-
-
-async def wait_for_pool(client: HostlerClient, key: EntityKey, goal: Goal, limit: timedelta | None) -> None:
-    from starter.output import Busy
-    from starter.sdk.pools.waiting import Goal, where
-
-    cluster, name = key
-    async with Busy(f"{label(name)}: waiting") as busy:
-
-        async def progress(found: PoolDescription) -> None:
-            busy.text = f"{label(name)}: {where(found)}"
-
-        await client.pools.wait(name, goal, timeout=limit, progress=progress, cluster=cluster)
-        busy.say(f"{label(name)} {goal if goal is Goal.DELETED else f'is {goal}'}")

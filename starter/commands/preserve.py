@@ -74,8 +74,15 @@ def preserve(
     long, end = _time(lasts, until)
     value = "when-failed" if when_failed else "false" if never else "now"
 
-    def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
-        return client.preserve(key[1], value, lasts=long, until=end, reason=reason, cluster=key[0])
+    async def send(client: HostlerClient, key: EntityKey) -> Sent:
+        from dataclasses import replace
+
+        from starter.sdk.pools.rehearsal import but
+
+        sent = await client.preserve(key[1], value, lasts=long, until=end, reason=reason, cluster=key[0])
+        pool = "" if never or sent.recorded else (await client.life(key[1], cluster=key[0])).summary.pool
+        stronger = await but(client.pools, key[1], pool, cluster=key[0]) if pool else ""
+        return replace(sent, message=f"{sent.message}; {stronger}") if stronger else sent
 
     _each(here, targets or [], choice_of(targets or [], among), "preservation", send)
 

@@ -65,7 +65,7 @@ def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
             ("Value", "false: it is not preserved when it fails"),
             ("Source", _source(state)),
             ("Asked", _own(state, now) if _by_own(state) else ""),
-            ("To change", f"{_unset(state)}, or {_command('preserve', state)} --when-failed"),
+            ("To change", _unset(state)),
         ]
     begins = "when it is Failed and drained" if value == PreserveValue.WHEN_FAILED else "when it is Running or Failed"
     if phase is Phase.FAILED:
@@ -142,9 +142,9 @@ def _ends(state: MachineState) -> str:
 
 
 def _unset(state: MachineState) -> str:
-    """How a `false` is taken back."""
+    """How a `false` is taken back. No value of the machine's own would count against the Node's."""
     if _by_own(state):
-        return _command("release", state)
+        return f"{_command('release', state)}, or {_command('preserve', state)} --when-failed"
     return f"kubectl annotate node {state.status.node_name} {_key()}-"
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands import candidates
+from starter.commands import candidates, fleets
 from starter.commands.blocks import command
 from starter.commands.common import Asking, Reading, ReasonOption, span, tell_each
-from starter.commands.kinds import ALIASES, POOL
-from starter.commands.pools import DryRunOption, label
+from starter.commands.kinds import ALIASES, CONTROL_PLANE, ONLY, POOL, SHORT, WORKER_POOL
+from starter.commands.pools import DryRunOption, warn_of_preserved
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -20,17 +20,29 @@ if TYPE_CHECKING:
     from starter.sdk.results import Sent
 
 app = typer.Typer(
-    help="Follow and control the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
+    help="Follow and control the rollouts of pools and of the control plane: status, history, pause, resume, undo; for "
+    "pools also approve, reject, restart, abort.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 
+ITSELF = (SHORT[CONTROL_PLANE], CONTROL_PLANE)
+"""Words that mean the cluster's control plane; a pool of that name is pool/NAME."""
+OwnersArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="POOL",
+        help="p1, pool/p1 or machinedeployment/p1; workerpool/w1 for those of its zones; or controlplane.",
+        show_default=False,
+        autocompletion=candidates.owner_names,
+    ),
+]
 PoolsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="POOL",
-        help="p1, pool/p1 or machinedeployment/p1.",
+        help="p1, pool/p1 or machinedeployment/p1; workerpool/w1 for those of its zones.",
         show_default=False,
         autocompletion=candidates.pool_names,
     ),
@@ -40,26 +52,48 @@ RevisionOption = Annotated[
 ]
 
 
-def pools(words: list[str] | None) -> list[str]:
-    """The names, from `p1 p2`, `pool/p1`, `pool p1`. Raises a usage error."""
+def owners(words: list[str] | None) -> list[tuple[str, str]]:
+    """Kinds and names, from `p1 p2`, `pool/p1`, `pool p1`, `workerpool/w1`, `controlplane`. Raises a usage error."""
     words = list(words or [])
     if len(words) > 1 and ALIASES.get(words[0]) == POOL:
         words = words[1:]
-    names = []
-    for word in words:
-        kind, slash, name = word.rpartition("/")
-        if slash and ALIASES.get(kind) != POOL:
-            raise typer.BadParameter(f"{word!r}: only pools have rollouts; write pool/{name or 'NAME'}")
-        if not name:
-            raise typer.BadParameter(f"{word!r} has no name; write pool/NAME or NAME")
-        names.append(name)
-    return names
+    return [_owner(word) for word in words]
 
 
-def some_pools(words: list[str] | None) -> list[str]:
-    if not (names := pools(words)):
-        raise typer.BadParameter("give a pool: POOL or pool/POOL")
-    return names
+def _owner(word: str) -> tuple[str, str]:
+    if word in ITSELF:
+        return CONTROL_PLANE, ONLY[CONTROL_PLANE]
+    kind, slash, name = word.rpartition("/")
+    of = ALIASES.get(kind) if slash else POOL
+    if of is None or of not in (*fleets.KINDS, WORKER_POOL):
+        raise typer.BadParameter(
+            f"{word!r}: only pools and the control plane have rollouts; write pool/{name or 'NAME'}, or controlplane"
+        )
+    if not name:
+        raise typer.BadParameter(f"{word!r} has no name; write pool/NAME or NAME")
+    return of, name
+
+
+def some_owners(words: list[str] | None) -> list[tuple[str, str]]:
+    if not (found := owners(words)):
+        raise typer.BadParameter("give a pool or the control plane: POOL, pool/POOL or controlplane")
+    return found
+
+
+def some_pools(words: list[str] | None, verb: str) -> list[tuple[str, str]]:
+    found = some_owners(words)
+    if any(kind == CONTROL_PLANE for kind, _ in found):
+        raise typer.BadParameter(f"{verb} is for pools: rollout {verb} POOL")
+    return found
+
+
+async def _by_zone(client: HostlerClient, given: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same, with the pools of its zones in place of a worker pool."""
+    found: list[tuple[str, str]] = []
+    for kind, name in given:
+        zones = (await client.worker_pools.get(name)).zones if kind == WORKER_POOL else ()
+        found += [(POOL, zone.name) for zone in zones] or [(kind, name)]
+    return list(dict.fromkeys(found))
 
 
 # -- read -------------------------------------------------------------------------------------------------------------
@@ -69,7 +103,7 @@ def some_pools(words: list[str] | None) -> list[str]:
 @command
 def status(
     *,
-    names: PoolsArgument = None,
+    names: OwnersArgument = None,
     watch: Annotated[
         bool,
         typer.Option(
@@ -84,28 +118,32 @@ def status(
     ] = None,
     here: Reading,
 ) -> None:
-    """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of all pools.
+    """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of all pools. Of the
+    control plane: `rollout status controlplane`.
 
     Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it continues on its own); 1 when it was
     undone, when it is blocked until a person does something, or when the timeout is over.
     """
-    given, limit = pools(names), span(timeout)
+    given, limit = owners(names), span(timeout)
     if limit is not None and not watch:
         raise typer.BadParameter("--timeout needs --watch")
 
     async def body(client: HostlerClient) -> None:
-
+        from starter.commands import control_plane_rollout
         from starter.commands.rollout_follow import follow
         from starter.commands.rollout_view import view
         from starter.screen import screen
 
-        found = given or [p.name for p in await client.pools.list()]
+        found = await _by_zone(client, given) or [(POOL, p.name) for p in await client.pools.list()]
+        pools = [name for kind, name in found if kind == POOL]
         if not found:
             say(f"No pools found in cluster {client.cluster}.", err=True)
-        elif watch:
-            await follow(client, found, view(screen()), limit)
-        else:
-            await _once(client, found)
+        if len(pools) < len(found):
+            await (control_plane_rollout.follow(client, limit) if watch else control_plane_rollout.once(client))
+        if pools and watch:
+            await follow(client, pools, view(screen()), limit)
+        elif pools:
+            await _once(client, pools)
 
     here.run(body)
 
@@ -113,8 +151,8 @@ def status(
 async def _once(client: HostlerClient, names: list[str]) -> None:
     from starter.commands.rollout_view import page
     from starter.sdk.errors import HostlerError, NoAnswer
+    from starter.sdk.fleet.waiting import Stand
     from starter.sdk.pools.rollout_look import look
-    from starter.sdk.pools.rollout_status import Stand
 
     failed = []
     for number, name in enumerate(names):
@@ -132,25 +170,27 @@ async def _once(client: HostlerClient, names: list[str]) -> None:
 @command
 def history(
     *,
-    names: PoolsArgument = None,
+    names: OwnersArgument = None,
     revision: RevisionOption = None,
     here: Reading,
 ) -> None:
-    """List the revisions of a pool, who created them and why, and how their rollouts ended."""
-    given = some_pools(names)
+    """List the revisions of a pool or of the control plane, who created them and why; and how the rollouts of a pool
+    ended."""
+    given = some_owners(names)
     if revision is not None and len(given) > 1:
-        raise typer.BadParameter("--revision needs exactly one pool")
+        raise typer.BadParameter("--revision needs exactly one of them")
 
     async def body(client: HostlerClient) -> None:
         from starter.commands import rollout_history
 
-        for number, name in enumerate(given):
+        found = await _by_zone(client, given)
+        for number, (kind, name) in enumerate(found):
             if number:
                 say("")
             if revision is None:
-                lines = await rollout_history.table(client, name, titled=len(given) > 1)
+                lines = await rollout_history.table(client, kind, name, titled=len(found) > 1)
             else:
-                lines = await rollout_history.page(client, name, revision)
+                lines = await rollout_history.page(client, kind, name, revision)
             say(*lines)
 
     here.run(body)
@@ -159,34 +199,96 @@ def history(
 # -- steer ------------------------------------------------------------------------------------------------------------
 
 
-def _asks(intent: str, help: str) -> None:
-    """Makes a command of that name, for intents of a pool that need no arguments."""
+def _asks(intent: str, help: str, **question: Any) -> None:
+    """Makes a command of that name, for intents without arguments of a pool and of the control plane. `question`: as
+    for `_each`."""
 
     @app.command(intent, help=help)
     @command
     def asks(
         *,
-        names: PoolsArgument = None,
+        names: OwnersArgument = None,
         reason: ReasonOption = "",
         here: Asking,
     ) -> None:
-        here.run(_each(some_pools(names), lambda client, name: getattr(client.pools, intent)(name, reason=reason)))
+        here.run(_each(some_owners(names), intent, reason, **question))
 
 
 _asks(
     "pause",
     "Pause rollouts, also new ones, until `resume`. The number of replicas is kept up, and failed machines are "
-    "replaced.",
+    "replaced; a control plane creates and deletes nothing.",
 )
-_asks("resume", "Resume rollouts: after a pause, a canary (pauseAfter), an abort, the deadline, or lost machines.")
-_asks("abort", "Stop rollouts where they are: the remaining old machines stay, and lose the rollout's marks.")
+
+
+@app.command()
+@command
+def resume(
+    *,
+    names: OwnersArgument = None,
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now", help="Do not wait for a maintenance window, nor for the pool that goes first (rollsAfter)."
+        ),
+    ] = False,
+    lasting: Annotated[
+        str | None,
+        typer.Option("--for", help="With --now: for how long the pool is open (8h).", show_default="4h"),
+    ] = None,
+    reason: ReasonOption = "",
+    here: Asking,
+) -> None:
+    """Resume rollouts: after a pause, a canary (pauseAfter), an abort, the deadline, or lost machines."""
+    if lasting is not None and not now:
+        raise typer.BadParameter("--for needs --now")
+    given = some_pools(names, "resume --now") if now else some_owners(names)
+    at_once = {"now": True, "span": span(lasting)} if now else {}
+    here.run(_each(given, "resume", reason, at_once, resume=True))
+
+
+def _decides(intent: str, help: str) -> None:
+    """Makes a command of that name, for a person's verdict on a new revision."""
+
+    @app.command(intent, help=help)
+    @command
+    def decides(
+        *,
+        names: PoolsArgument = None,
+        revision: Annotated[
+            int | None,
+            typer.Option("--revision", help="Only if it is this revision that waits.", show_default=False),
+        ] = None,
+        reason: ReasonOption = "",
+        here: Asking,
+    ) -> None:
+        given = some_pools(names, intent)
+        if revision is not None and len(given) > 1:
+            raise typer.BadParameter("--revision needs exactly one pool")
+        here.run(_each(given, intent, reason, {"revision": revision}))
+
+
+_decides("approve", "Approve new revisions of pools whose manifest requires it (approval): their rollouts begin.")
+_decides("reject", "Reject new revisions that wait for approval: their rollouts are aborted.")
+
+
+@app.command()
+@command
+def abort(
+    *,
+    names: PoolsArgument = None,
+    reason: ReasonOption = "",
+    here: Asking,
+) -> None:
+    """Stop rollouts where they are: the remaining old machines stay, and lose the rollout's marks."""
+    here.run(_each(some_pools(names, "abort"), "abort", reason))
 
 
 @app.command()
 @command
 def undo(
     *,
-    names: PoolsArgument = None,
+    names: OwnersArgument = None,
     to: Annotated[
         int | None,
         typer.Option("--to-revision", help=("The revision to go back to; default: the one before the newest.")),
@@ -196,13 +298,13 @@ def undo(
     here: Asking,
 ) -> None:
     """Go back to an earlier revision, as a new one. Machines of that revision that still exist are not replaced."""
-    given = some_pools(names)
+    given = some_owners(names)
     if to is not None and len(given) > 1:
-        raise typer.BadParameter("--to-revision needs exactly one pool")
+        raise typer.BadParameter("--to-revision needs exactly one of them")
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "rolled back", undo=True, to=to))
     else:
-        here.run(_each(given, lambda client, name: client.pools.undo(name, to, reason=reason)))
+        here.run(_each(given, "undo", reason, undo=True, to=to))
 
 
 @app.command()
@@ -214,46 +316,48 @@ def restart(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Replace all machines by the pool's strategy, although nothing else has changed."""
-    given = some_pools(names)
+    """Replace all machines of pools by their strategy, although nothing else has changed."""
+    given = some_pools(names, "restart")
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "restarted", restart=True))
     else:
-        here.run(_each(given, lambda client, name: client.pools.restart(name, reason=reason)))
+        here.run(_each(given, "restart", reason, restart=True))
 
 
 def _each(
-    names: list[str], ask: Callable[[HostlerClient, str], Awaitable[Sent]]
+    given: list[tuple[str, str]], intent: str, reason: str, more: dict[str, Any] | None = None, **question: Any
 ) -> Callable[[HostlerClient], Awaitable[None]]:
-    async def body(client: HostlerClient) -> None:
-        async def one(name: str) -> str:
-            return (await ask(client, name)).message
+    """`more`: arguments that the intent takes. `question`: what begins or continues a rollout, as a PoolQuestion; which
+    preserved machines that deletes is said before it is done."""
+    arguments = {**(more or {}), **({"to": question["to"]} if "to" in question else {})}
 
-        await tell_each({name: label(name) for name in names}, one)
+    async def body(client: HostlerClient) -> None:
+        from resources.pool.intents import PoolQuestion
+
+        async def one(owner: tuple[str, str]) -> str:
+            kind, name = owner
+            if question and kind == POOL:
+                await warn_of_preserved(client, name, PoolQuestion(**question))
+            sent: Sent = await getattr(fleets.shelf_of(client, kind), intent)(name, reason=reason, **arguments)
+            return sent.message
+
+        await tell_each({owner: fleets.label(*owner) for owner in await _by_zone(client, given)}, one)
 
     return body
 
 
-async def _rehearse(
-    client: HostlerClient,
-    names: list[str],
-    done: str,
-    *,
-    undo: bool = False,
-    to: int | None = None,
-    restart: bool = False,
-) -> None:
-    """The rehearsal, by the pool's own planner, from its present state."""
-    from resources.pool.intents import PoolQuestion
+async def _rehearse(client: HostlerClient, given: list[tuple[str, str]], done: str, **question: Any) -> None:
+    """The rehearsal, by its own planner, from its present state."""
     from starter.sdk.errors import Refused
-    from starter.sdk.pools.rehearsal import lines
+    from starter.sdk.fleet.rehearsal import lines
 
     refused = []
-    for name in names:
-        found = await client.pools.rehearse(name, PoolQuestion(undo=undo, to=to, restart=restart))
+    for kind, name in await _by_zone(client, given):
+        shelf = fleets.shelf_of(client, kind)
+        found = await shelf.rehearse(name, shelf.question(**question))
         if found.refused:
-            refused.append(f"{label(name)}: {found.refused}")
+            refused.append(f"{fleets.label(kind, name)}: {found.refused}")
         else:
-            say(f"{label(name)} {done} (dry run)", *lines(found))
+            say(f"{fleets.label(kind, name)} {done} (dry run)", *lines(found))
     if refused:
         raise Refused("\n".join(refused))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from resources.base import format_duration
 from starter.commands.rollout_view import RolloutView
 from starter.sdk.errors import HostlerError, NotFound, Refused, WaitTimeout
+from starter.sdk.fleet.waiting import RolloutVerdict, Stand
 from starter.sdk.patience import look_until, patiently
 from starter.sdk.pools import rollout_look
-from starter.sdk.pools.rollout_status import RolloutLook, RolloutVerdict, Stand
-from starter.sdk.pools.waiting import where
+from starter.sdk.pools.rollout_status import RolloutLook, where
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient

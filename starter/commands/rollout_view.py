@@ -14,11 +14,15 @@ from rich.table import Table
 
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
-from resources.reasons import next_step
+from resources.reasons import is_lasting
+from resources.words import utc, utc_clock
+from starter.commands.pool_page import trouble, waits_step
 from starter.outlet import say
 from starter.output import age, fields, moment, relative
 from starter.screen import words
-from starter.sdk.pools.rollout_status import BAR, RolloutLook, RolloutVerdict, Stand, counts, drawn, fresh, numbers
+from starter.sdk.fleet.trouble import MachineTrouble
+from starter.sdk.fleet.waiting import Stand
+from starter.sdk.pools.rollout_status import BAR, RolloutLook, counts, drawn, fresh, numbers
 from starter.sdk.results import MachineSummary
 
 SOME = 10
@@ -63,7 +67,7 @@ def story_of(look: RolloutLook) -> str:
 
 
 def step_line(pool: str, step: Happening) -> str:
-    return f"{step.time:%H:%M:%S} {pool}: {step.reason}: {step.message}"
+    return f"{step.time:%H:%M:%SZ} {pool}: {step.reason}: {step.message}"
 
 
 class RolloutLines:
@@ -101,18 +105,24 @@ def _now(look: RolloutLook) -> Iterator[str]:
     if look.verdict.stand is Stand.GOING and look.verdict.words:
         yield f"{name}: {look.verdict.words}"
     for machine in look.unwell:
-        yield f"{name}: {_unwell(machine)}"
+        yield f"{name}: {_unwell(machine, look.trouble)}"
     for wait in summary.waits:
         yield f"{name}: waits: {wait.reason}: {wait.message}"
     if (stops := stops_at(look)) is not None:
-        yield f"{name}: stops at {stops:%Y-%m-%d %H:%M:%S} UTC unless a new machine is available by then"
+        yield f"{name}: stops at {utc(stops)} unless a new machine is available by then"
 
 
-def _unwell(machine: MachineSummary) -> str:
-    return f"{machine.name} is {machine.phase}" + (f": {machine.reason}" if machine.reason else "")
+def _unwell(machine: MachineSummary, first: MachineTrouble | None) -> str:
+    """The machine's line; the first one to look at has its message, with the cloud's own words."""
+    words = f"{machine.name} is {machine.phase}" + (f": {machine.reason}" if machine.reason else "")
+    own = first is not None and first.machine.name == machine.name and first.reason == machine.reason
+    return f"{words}: {first.message}" if own and first is not None and first.message else words
 
 
 def stops_at(look: RolloutLook) -> datetime | None:
+    """When it stops by itself; None for one that has stopped."""
+    if look.verdict.stand is not Stand.GOING:
+        return None
     state = look.story.listed.state if look.story else None
     return state.stops_at if state else None
 
@@ -160,10 +170,10 @@ def picture(look: RolloutLook, now: datetime) -> RenderableType:
     took = age(now - summary.rollout.began) if summary.rollout else ""
     row.add_row(words(look.name, style="bold"), bar, words(numbers(summary)), words(took, style="dim"))
     below = [words(f"  {look.verdict.words}")] if look.verdict.stand is Stand.GOING and look.verdict.words else []
-    below += [words(f"  {_unwell(m)}") for m in look.unwell]
+    below += [words(f"  {_unwell(m, look.trouble)}") for m in look.unwell]
     below += [words(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
     if (stops := stops_at(look)) is not None:
-        line = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
+        line = f"  stops {relative(stops, now)} ({utc_clock(stops)}) unless a new machine is available by then"
         below.append(words(line, style="yellow"))
     return Group(row, *below)
 
@@ -179,19 +189,19 @@ def page(look: RolloutLook, now: datetime) -> list[str]:
     rollout = summary.rollout
     pairs = [
         ("Pool", f"{look.name} of cluster {look.pool.listed.cluster}"),
-        ("Rollout", _stand(verdict)),
+        ("Rollout", _stand(look)),
         ("Machines", numbers(summary)),
         ("Progress", "" if summary.rolled_out else drawn(counts(summary))),
         ("Began", moment(rollout.began, now) if rollout else ""),
         ("Stops", _stops(look, now)),
     ]
-    lines = fields(pairs)
+    lines = fields(pairs) + trouble(look.trouble, now, summary)
     steps = look.steps[-SOME:]
     if earlier := look.dropped + len(look.steps) - len(steps):
         lines += ["", f"Steps ({earlier} earlier ones: {story_of(look)}):"]
     elif steps:
         lines += ["", "Steps:"]
-    lines += [f"  {step.time:%H:%M:%S} {step.reason}: {step.message}" for step in steps]
+    lines += [f"  {step.time:%H:%M:%SZ} {step.reason}: {step.message}" for step in steps]
     if summary.waits:
         lines += ["", "Waits:"]
     for wait in summary.waits:
@@ -202,7 +212,13 @@ def page(look: RolloutLook, now: datetime) -> list[str]:
     return lines
 
 
-def _stand(verdict: RolloutVerdict) -> str:
+def _stand(look: RolloutLook) -> str:
+    verdict, first, summary = look.verdict, look.trouble, look.pool.summary
+    if verdict.stand is Stand.GOING and not verdict.words:
+        reasons = [f"{first.reason} (machine {first.machine.name})"] if first is not None and first.lasting else []
+        reasons += [w.reason for w in summary.waits if is_lasting(w.reason)] if summary else []
+        if reasons:
+            return f"tried again and again, but only a person ends this: {reasons[0]}"
     stand = {Stand.DONE: "done", Stand.GOING: "continues on its own", Stand.STANDS: "blocked"}[verdict.stand]
     return f"{stand}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else stand
 
@@ -213,11 +229,12 @@ def _stops(look: RolloutLook, now: datetime) -> str:
 
 
 def _wait(wait: FleetWait, look: RolloutLook, now: datetime) -> list[str]:
-    listed = look.pool.listed
+    summary = look.pool.summary
+    assert summary is not None
     pairs = [
         (wait.reason, wait.message),
         ("since", moment(wait.since, now)),
-        ("what can be done", next_step(wait.reason, listed.cluster, listed.name, "pool")),
+        ("what can be done", waits_step(wait.reason, summary, look.trouble)),
     ]
     first, *rest = fields(pairs, 2)
     return [first, *rest]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from resources.clouds import simulations
+from resources.clouds import Simulation, simulations
 from resources.settings import ROLES
 from starter.commands.blocks import Block, command
-from starter.commands.common import Installing
+from starter.commands.common import Installing, span
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -33,12 +33,26 @@ class SpeedOption(StrEnum):
 RoleOption = StrEnum("Role", {role.upper(): role for role in ROLES})  # type: ignore[misc]  # its members are ROLES, once
 
 
+ProviderOption = StrEnum("Provider", {name.upper(): name for name in simulations()})  # type: ignore[misc]  # likewise
+
+
+def _serves(name: str, simulation: Simulation) -> str:
+    return f"The simulated {simulation.service.upper()} (--provider {name})."
+
+
 def _cloud_ports() -> Callable[..., dict[str, int]]:
-    """One option for each cloud that can be simulated; the block makes of them the ports by the clouds' names."""
+    """One option for each cloud that can be simulated; the block makes of them the ports of those that --provider has,
+    by their names. Raises BadParameter for a port of another one."""
     clouds = {f"{simulation.service}_port": (name, simulation) for name, simulation in simulations().items()}
 
     def ports(ctx: typer.Context, **given: int) -> dict[str, int]:
-        return {clouds[option][0]: port for option, port in given.items()}
+        wanted = {one.value for one in ctx.params["provider"]}
+        for option in given:
+            name, source = clouds[option][0], ctx.get_parameter_source(option)
+            if name not in wanted and source is not None and source.name != "DEFAULT":
+                words = f"--{option.replace('_', '-')} is of a cloud that is not simulated: add --provider {name}"
+                raise typer.BadParameter(f"{words}, or leave it out")
+        return {clouds[option][0]: port for option, port in given.items() if clouds[option][0] in wanted}
 
     context, _ = inspect.signature(ports).parameters.values()
     options = [
@@ -46,11 +60,9 @@ def _cloud_ports() -> Callable[..., dict[str, int]]:
             option,
             inspect.Parameter.KEYWORD_ONLY,
             default=simulation.port,
-            annotation=Annotated[
-                int, typer.Option(help=f"The simulated {simulation.service.upper()}.", rich_help_panel=UP_PANEL)
-            ],
+            annotation=Annotated[int, typer.Option(help=_serves(name, simulation), rich_help_panel=UP_PANEL)],
         )
-        for option, (_, simulation) in clouds.items()
+        for option, (name, simulation) in clouds.items()
     ]
     ports.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
     return ports
@@ -63,6 +75,10 @@ def up(
         ".hostler"
     ),
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the state of earlier runs in --dir.")] = False,
+    provider: Annotated[
+        list[ProviderOption],
+        typer.Option(help="The cloud whose machines are looked after; repeatable, for several at once."),
+    ] = [ProviderOption(name) for name in simulations()][:1],
     speed: Annotated[
         SpeedOption, typer.Option(help="Speed of the simulated VMs: demo (to watch), or fast (for tests).")
     ] = SpeedOption.DEMO,
@@ -84,7 +100,7 @@ def up(
     health_port: Annotated[int, typer.Option(help="The worker's health.", rich_help_panel=UP_PANEL)] = 8081,
     metrics_port: Annotated[int, typer.Option(help="The worker's metrics.", rich_help_panel=UP_PANEL)] = 9464,
 ) -> None:
-    """Run Temporal's dev server, a simulated cloud and cluster, and a worker, until Ctrl-C.
+    """Run Temporal's dev server, simulated clouds and a simulated cluster, and a worker, until Ctrl-C.
 
     The state stays in --dir: the next `hostler up` continues where this one stopped. A worker that dies is restarted.
     """
@@ -130,19 +146,43 @@ def worker(
 
 
 @command
-def setup(here: Installing) -> None:
+def setup(
+    *,
+    here: Installing,
+    create: Annotated[
+        bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
+    ] = False,
+    retention: Annotated[
+        str, typer.Option(help="With --create-namespace: how long histories of closed workflows stay.")
+    ] = "168h",
+    web_ui: Annotated[
+        bool,
+        typer.Option(
+            "--web-ui",
+            help="Print a script for the browser's console, to run on a page of Temporal's web UI: it adds columns for "
+            "phase and reason, and saves views of what is not well.",
+        ),
+    ] = False,
+) -> None:
     """Register Hostler's search attributes with Temporal's namespace. Safe to repeat."""
+    kept = span(retention)
 
     async def register(hostler: HostlerClient) -> None:
+        from starter.sdk import webui
         from starter.sdk.errors import translated
-        from starter.sdk.setup import setup
+        from starter.sdk.setup import create_namespace, setup
 
         with translated():
+            if create and kept is not None:
+                created = await create_namespace(hostler.temporal, kept)
+                say(f"namespace/{hostler.temporal.namespace} {'created' if created else 'unchanged'}")
             registered = await setup(hostler.temporal)
-        for name in registered.present:
-            say(f"searchattribute/{name} unchanged")
-        for name in registered.added:
-            say(f"searchattribute/{name} created")
-        say(f"namespace {hostler.temporal.namespace} is ready for Hostler")
+        namespace, ui = hostler.temporal.namespace, hostler.settings.temporal.ui
+        lines = [f"searchattribute/{name} unchanged" for name in registered.present]
+        lines += [f"searchattribute/{name} created" for name in registered.added]
+        lines += [f"{view.name}: {webui.view_link(ui, namespace, view)}" for view in webui.VIEWS] if ui else []
+        say(*lines, f"namespace {namespace} is ready for Hostler", err=web_ui)
+        if web_ui:
+            say(*webui.script(namespace).split("\n"))
 
     here.run(register)

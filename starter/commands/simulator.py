@@ -15,6 +15,7 @@ import yaml
 
 from resources.clouds import simulations
 from resources.visible import visible_json
+from resources.words import cause
 from starter.commands.common import asking
 from starter.outlet import say, say_text
 from starter.sdk.errors import HostlerError, Unreachable
@@ -51,7 +52,7 @@ def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query:
     except urllib.error.HTTPError as e:
         raise HostlerError(f"the simulator refuses: {json.load(e)['error']}") from None
     except OSError as e:
-        raise Unreachable(f"the simulator at {address} does not answer ({e}): start it (hostler up)") from None
+        raise Unreachable(f"the simulator at {address} does not answer ({cause(e)}): start it (hostler up)") from None
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates, pools
+from starter.commands import candidates, fleets
 from starter.commands.blocks import command
 from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, named, span, target
-from starter.commands.kinds import MACHINE, POOL
+from starter.commands.kinds import CONTROL_PLANE, MACHINE, POOL, SHORT
 from starter.commands.selection import Others, Selection
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
-    from starter.sdk.pools.waiting import Goal
+    from starter.sdk.fleet.waiting import Goal
     from starter.sdk.results import Life
 
 
@@ -31,7 +31,8 @@ def wait(
         str | None,
         typer.Option(
             "--for",
-            help="phase=Running (or another phase), or deleted; for a pool rolled-out, ready or deleted.",
+            help="phase=Running (or another phase), or deleted; for a pool and the control plane rolled-out, ready or "
+            "deleted.",
             show_default="phase=Running; rolled-out",
             autocompletion=candidates.goals,
         ),
@@ -42,22 +43,26 @@ def wait(
     among: Others,
     here: Reading,
 ) -> None:
-    """Wait until machines are in a phase, or gone. -l and --all select machines once, at the beginning.
+    """Wait until machines, pools or the control plane are in a phase, or gone. -l and --all select machines once, at
+    the beginning.
 
     A machine that is being recreated can still reach any phase, as the new one. A pool is rolled-out when all its
-    machines are of the newest revision and available; ready, when as many as replicas are available.
+    machines are of the newest revision and available; ready, when as many as replicas are available. A control plane
+    is rolled-out when each of its indexes has one machine, which is ready and as its template says; ready, when each
+    has a ready one.
 
     Exit code 0: reached; 1: one has ended otherwise, can no longer reach it, or waits for a person to resume a rollout;
     124: not in time.
     """
-    which, given = target(kind, names or [], (MACHINE, POOL))
+    which, given = target(kind, names or [], (MACHINE, POOL, CONTROL_PLANE))
     limit = span(timeout)
-    if which == POOL:
+    if which in fleets.KINDS:
         if among:
-            raise typer.BadParameter("for pools: wait pool NAME... [--for rolled-out|ready|deleted]")
-        wanted = pools.parse_goal(until or "rolled-out")
-        keys = named(POOL, given)
-        here.run(lambda c: wait_for_pools(c, [(c.cluster, name) for name in keys], wanted, limit))
+            of = SHORT[which]
+            raise typer.BadParameter(f"for a {of}: wait {of} [NAME...] [--for rolled-out|ready|deleted]")
+        wanted = fleets.parse_goal(until or "rolled-out", SHORT[which])
+        keys = named(which, given)
+        here.run(lambda c: wait_for_fleets(c, which, [(c.cluster, name) for name in keys], wanted, limit))
         return
     chosen = among.choice(given)
     goal = parse_goal(until or "phase=Running")
@@ -105,9 +110,11 @@ async def wait_for_all(
     await each_in_time(machines, limit, one)
 
 
-async def wait_for_pools(client: HostlerClient, keys: Sequence[EntityKey], goal: Goal, limit: timedelta | None) -> None:
-    """Like `wait_for_all`."""
-    await each_in_time(keys, limit, lambda key, left: pools.wait_for_pool(client, key, goal, left))
+async def wait_for_fleets(
+    client: HostlerClient, kind: str, keys: Sequence[EntityKey], goal: Goal, limit: timedelta | None
+) -> None:
+    """Like `wait_for_all`, for owners of machines."""
+    await each_in_time(keys, limit, lambda key, left: fleets.wait_for_one(client, kind, key, goal, left))
 
 
 async def each_in_time(

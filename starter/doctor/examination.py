@@ -1,6 +1,7 @@
-"""What `hostler doctor` looks at. Nothing is changed, no secret is read.
+"""What `hostler doctor` looks at. Nothing is changed, no secret is shown.
 
-temporal.py asks Temporal, clusters.py asks the API servers. Only workers ask a cloud: credentials are where its queue
+temporal.py asks Temporal, workers.py who polls the task queues, clusters.py the API servers, secrets.py the source of
+secrets; waiting.py says what waits for a person. Only workers ask a cloud: credentials are where its queue
 is polled.
 """
 
@@ -17,13 +18,19 @@ from pathlib import Path
 
 import aiohttp
 
+from resources.names import workflow_queue
+from resources.queues import queues
 from resources.settings import PLACES, SETTINGS_VARIABLE, CloudSettings, Settings, SettingsError, load_settings
-from starter.doctor import clusters, temporal
-from starter.doctor.findings import Finding, Level, attempt, ok, problem, warning
+from resources.words import cause
+from starter.doctor import clusters, secrets, temporal, waiting, workers
+from starter.doctor.findings import Finding, Level, attempt, by_gravity, ok, problem, verdict, warning
+from starter.doctor.waiting import Waiting
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
 
 ENDPOINT_TIMEOUT = 5.0
+CLOUD = "cloud "
+"""How the subject of a cloud begins."""
 PACKAGES = ("hostler", "temporalio", "kubernetes", "pydantic")
 
 
@@ -32,29 +39,73 @@ async def examine(path: Path | None = None, cluster: str | None = None) -> list[
     try:
         settings = load_settings(path)
     except SettingsError as e:
-        return [problem("settings", str(e)), versions()]
+        return [*(problem("settings", line) for line in str(e).splitlines()), versions()]
     names = [cluster] if cluster else list(settings.clusters)
     async with AsyncExitStack() as stack:
         # Temporal first: what it knows of a cluster is shown beside what the cluster says of itself.
-        client, first = await _temporal(stack, settings, names)
-        rest = await asyncio.gather(
-            *(clusters.examine(settings, name, client.clusters if client else None) for name in names),
-            attempt("secrets", partial(clusters.secrets, settings)),
-            *(cloud(settings, name, it) for name, it in settings.clouds.items()),
+        client, first = await _temporal(stack, settings)
+        if cluster and client and (unknown := await client.clusters.stranger(cluster)):
+            return [problem(f"cluster {cluster}", str(unknown))]
+        served, queues = await _workers(client, settings, names)
+        of_clusters, waiting = await asyncio.gather(
+            asyncio.gather(
+                *(clusters.examine(settings, name, client.clusters if client else None, served) for name in names)
+            ),
+            _secrets_and_waits(settings, client, names, served),
         )
-    return [*of_settings(settings, path), *first, *(f for part in rest for f in part), versions()]
+    found = [*(f for part in of_clusters for f in part), *waiting]
+    of_clouds = [f for f in found if f.subject.startswith(CLOUD)]
+    found = [f for f in found if f not in of_clouds]
+    for name in dict.fromkeys([*settings.clouds, *(name_of(f.subject) for f in of_clouds)]):
+        said = [f for f in of_clouds if name_of(f.subject) == name]
+        if name in settings.clouds:
+            said = await cloud(settings, name, settings.clouds[name], said)
+        found += said
+    return by_gravity([*of_settings(settings, path), *first, *queues, *found, versions()])
 
 
-async def _temporal(
-    stack: AsyncExitStack, settings: Settings, names: Sequence[str]
-) -> tuple[HostlerClient | None, list[Finding]]:
+async def _temporal(stack: AsyncExitStack, settings: Settings) -> tuple[HostlerClient | None, list[Finding]]:
     try:
         client = await stack.enter_async_context(HostlerClient.connect(settings))
-    except HostlerError as e:
+    except (HostlerError, SettingsError) as e:
         return None, [problem("temporal", str(e))]
-    found = await temporal.examine(client.temporal, settings, names)
+    found = await temporal.examine(client.temporal, settings)
     usable = all(f.level is not Level.PROBLEM for f in found if f.subject == "temporal")
     return client if usable else None, found
+
+
+async def _workers(
+    client: HostlerClient | None, settings: Settings, names: Sequence[str]
+) -> tuple[bool, list[Finding]]:
+    """Whether a worker runs workflows, and what is said of all workers."""
+    if client is None:
+        return False, []
+    found = await workers.examine(client.temporal, list(queues(settings, names)))
+    return workflow_queue(settings.queue_prefix) not in found.idle, found.found
+
+
+async def _secrets_and_waits(
+    settings: Settings, client: HostlerClient | None, names: Sequence[str], served: bool
+) -> list[Finding]:
+    """What is missing together with what waits for it, and then what else waits."""
+    waits: dict[str, list[Waiting]] = {}
+    told: set[Waiting] = set()
+    failed: list[Finding] = []
+
+    async def look(of: HostlerClient, name: str) -> list[Finding]:
+        waits[name] = await waiting.look(of, name, served)
+        return []
+
+    async def missing() -> list[Finding]:
+        classes = [of for name in names for of in await client.classes.snapshots(name)] if client else []
+        everything = [w for some in waits.values() for w in some]
+        return await secrets.examine(settings, classes, names, everything, told)
+
+    if client is not None:
+        looks = (attempt(f"waiting in {name}", partial(look, client, name)) for name in names)
+        failed = [f for part in await asyncio.gather(*looks) for f in part]
+    found = await attempt("secrets", missing)
+    return [*found, *failed, *(f for name, some in waits.items() for f in waiting.examine(some, told, name, served))]
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -96,31 +147,36 @@ def versions() -> Finding:
 # -- clouds -----------------------------------------------------------------------------------------------------------
 
 
-async def cloud(settings: Settings, name: str, cloud: CloudSettings) -> list[Finding]:
-    subject = f"cloud {name}"
+async def cloud(settings: Settings, name: str, cloud: CloudSettings, accounts: Sequence[Finding] = ()) -> list[Finding]:
+    """`accounts`: what is said of its accounts; one verdict, for an endpoint that answers does not help a worker that
+    cannot use it."""
+    subject = f"{CLOUD}{name}"
     missing = [f"{key}: {path}" for key, path in cloud.default_secret.items() if not settings.path(path).exists()]
     found = []
     if missing:
         found.append(problem(subject, f"files of defaultSecret are missing: {', '.join(missing)}", "create them"))
     if cloud.endpoint is None:
         words = "its own endpoint, which only the workers of its queue ask: what they say is in describe and events"
-        return [*found, ok(subject, words)]
-    return [*found, await _endpoint(subject, cloud.endpoint)]
+        return [*found, *verdict([*accounts, ok(subject, words)])]
+    return [*found, *verdict([*accounts, await _endpoint(subject, cloud.endpoint)])]
 
 
 async def _endpoint(subject: str, endpoint: str) -> Finding:
-    """Whether the endpoint answers. Any answer will do: without credentials it is a refusal."""
+    """Whether the endpoint answers. Without credentials that is a refusal; an error of its own is none."""
     timeout = aiohttp.ClientTimeout(total=ENDPOINT_TIMEOUT)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=True) as http,
             http.get(endpoint, allow_redirects=False) as answer,
         ):
-            return ok(subject, f"{endpoint} answers (HTTP {answer.status} without credentials)")
+            words = f"{endpoint} answers (HTTP {answer.status} without credentials)"
+            if answer.status >= 500:
+                return problem(subject, words, "look at the service's own log, or its status page")
+            return ok(subject, words)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as e:
         return problem(
             subject,
-            f"{endpoint} cannot be reached from here: {e or type(e).__name__}",
+            f"{endpoint} cannot be reached from here: {cause(e)}",
             f"start the service, or correct clouds.{name_of(subject)}.endpoint in the settings",
         )
 

@@ -3,8 +3,8 @@ silence."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -18,6 +18,8 @@ both."""
 
 class Level(StrEnum):
     OK = "ok"
+    WAITS = "waits"
+    """Something waits, and goes on by itself."""
     WARNING = "warning"
     PROBLEM = "problem"
 
@@ -53,6 +55,41 @@ async def attempt(subject: str, check: Check) -> list[Finding]:
         return await check()
     except (HostlerError, SettingsError) as e:
         return [problem(subject, str(e))]
+
+
+SHOWN = 5
+"""Things of one kind that a finding names."""
+
+
+def few(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are; a stranger's newline begins none."""
+    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return [*(" ".join(line.split()) for line in lines[:SHOWN]), *more]
+
+
+_GRAVITY = (Level.OK, Level.WAITS, Level.WARNING, Level.PROBLEM)
+
+
+def verdict(evidence: Sequence[Finding]) -> list[Finding]:
+    """One finding about one thing that several looks were taken at: the worst counts. What is better is said after it,
+    for it is part of the cause (a worker cannot reach what can be reached from here)."""
+    worst = max(evidence, key=lambda f: _GRAVITY.index(f.level), default=None)
+    if worst is None or worst.level is Level.OK:
+        return list(evidence)
+    bad = [f for f in evidence if f.level is worst.level]
+    better = [f"although {f.message}" for f in evidence if f.level is not worst.level]
+    remedies = dict.fromkeys(f.remedy for f in bad if f.remedy)
+    return [replace(worst, message="\n".join([*(f.message for f in bad), *better]), remedy="; ".join(remedies))]
+
+
+def by_gravity(found: Sequence[Finding]) -> list[Finding]:
+    """What is wrong comes first, subject by subject; otherwise in order, in which a cause stands before what it
+    causes."""
+    worst: dict[str, int] = {}
+    for f in found:
+        worst[f.subject] = max(worst.get(f.subject, 0), _GRAVITY.index(f.level))
+    subjects = list(worst)
+    return sorted(found, key=lambda f: (-worst[f.subject], subjects.index(f.subject), -_GRAVITY.index(f.level)))
 
 
 # -- clocks -----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""The doctor's questions to Temporal: server and namespace, who polls the task queues, which workflows are stuck."""
+"""The doctor's questions to Temporal: server and namespace, which workflows are stuck, what time it is there."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -13,8 +12,6 @@ from temporalio.api.enums.v1 import TaskQueueKind, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
-    DescribeTaskQueueRequest,
-    DescribeTaskQueueResponse,
     GetSystemInfoRequest,
     PollWorkflowTaskQueueRequest,
 )
@@ -22,25 +19,20 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from resources import names
-from resources.queues import Queue, queues
 from resources.reasons import RESET
 from resources.settings import Settings
+from starter.doctor import workers
 from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
 from starter.output import age
 from starter.sdk.errors import HostlerError, translated
-from starter.sdk.live import POLL_WINDOW
 from starter.sdk.setup import check_namespace, missing_attributes
 
-RECENTLY = timedelta(seconds=POLL_WINDOW)
-BACKLOG_AGE = timedelta(seconds=60)
-"""The time that work may lie in a queue before it means too few workers."""
 CLOCK_QUEUE = "hostler-doctor-clock"
 CLOCK_PATIENCE = 3.0
 LONG_POLL = timedelta(seconds=60)
 """The server's own duration of a poll; ours is cut short once the server has noted it."""
 SOME = 5
 """Names that are enough for a message."""
-_WORKFLOW, _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 # The server's own attribute, set after some failed tasks in a row
 # (system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute).
 FAILING = "TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category=WorkflowTaskTimedOut')"
@@ -52,7 +44,7 @@ WAY_OUT = (
 )
 
 
-async def examine(temporal: Client, settings: Settings, clusters: Sequence[str]) -> list[Finding]:
+async def examine(temporal: Client, settings: Settings) -> list[Finding]:
     ours = names.workflow_queue(settings.queue_prefix)
     try:
         with translated():
@@ -61,7 +53,6 @@ async def examine(temporal: Client, settings: Settings, clusters: Sequence[str])
         return [problem("temporal", str(e))]
     parts = await asyncio.gather(
         attempt("temporal", partial(_attributes, temporal)),
-        *(attempt(f"queue {q.name}", partial(_queue, temporal, q)) for q in queues(settings, clusters)),
         attempt("workflows", partial(_failing, temporal, ours)),
         attempt("workflows", partial(_parked, temporal, ours)),
         attempt("temporal", partial(_clock, temporal)),
@@ -87,54 +78,6 @@ async def _attributes(temporal: Client) -> list[Finding]:
     if missing:
         return [problem("temporal", f"search attributes are missing: {', '.join(missing)}", "run `hostler setup`")]
     return [ok("temporal", "Hostler's search attributes are registered")]
-
-
-# -- task queues ------------------------------------------------------------------------------------------------------
-
-
-async def _queue(temporal: Client, queue: Queue) -> list[Finding]:
-    with translated():
-        answer = await _describe(temporal, queue.name, _WORKFLOW if queue.role == "workflows" else _ACTIVITY)
-    subject, now = f"queue {queue.name}", datetime.now(UTC)
-    backlog, waited = answer.stats.approximate_backlog_count, answer.stats.approximate_backlog_age.ToTimedelta()
-    waiting = f"{backlog} task{'s' if backlog != 1 else ''} waiting" if backlog else "nothing waiting"
-    start = f"run a worker: hostler worker --role {queue.role}"
-    if not answer.pollers:
-        return [problem(subject, f"nobody polls it, {waiting} (no worker was seen in the last 5 minutes)", start)]
-    seen, who = max((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers)
-    if now - seen > RECENTLY:
-        return [problem(subject, f"nobody polls it, {waiting}; last seen: {who}, {age(now - seen)} ago", start)]
-    recent = [p for p in answer.pollers if now - p.last_access_time.ToDatetime(UTC) <= RECENTLY]
-    workers = len({p.identity for p in recent})
-    builds = sorted({p.deployment_options.build_id for p in recent if p.deployment_options.build_id})
-    words = f"polled by {workers} worker{'s' if workers != 1 else ''}"
-    words += f" of build {', '.join(builds)}" if builds else ""
-    words += f", last {age(now - seen)} ago by {who}; {waiting}"
-    if queue.accounts is not None:
-        words += f"; for {', '.join(queue.accounts) or 'no account any more'}"
-    if answer.stats.rate_limiting_active:
-        words += ", held back by its rate limit"
-    limit = answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second
-    if limit:
-        words += f"; at most {limit:g} calls/s for each account"
-    if queue.per_account not in (None, limit):
-        words += f", and callsPerSecondPerAccount is {queue.per_account:g} in these settings"
-        return [warning(subject, words, "restart the worker, which tells Temporal; or correct the settings")]
-    if waited > BACKLOG_AGE:
-        return [warning(subject, f"{words}, the oldest for {age(waited)}", f"check the workers' logs, or {start}")]
-    return [ok(subject, words)]
-
-
-async def _describe(temporal: Client, queue: str, type: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
-    return await temporal.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=temporal.namespace,
-            task_queue=TaskQueue(name=queue),
-            task_queue_type=type,
-            report_stats=True,
-            report_config=True,
-        )
-    )
 
 
 # -- workflows --------------------------------------------------------------------------------------------------------
@@ -183,7 +126,7 @@ async def _clock(temporal: Client) -> list[Finding]:
         async with asyncio.timeout(CLOCK_PATIENCE):
             while not poll.done():
                 with translated():
-                    answer = await _describe(temporal, CLOCK_QUEUE, _WORKFLOW)
+                    answer = await workers.describe(temporal, CLOCK_QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
                 for poller in answer.pollers:
                     if poller.identity == identity:
                         theirs = poller.last_access_time.ToDatetime(UTC)

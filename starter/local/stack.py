@@ -23,10 +23,11 @@ import yaml
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from resources.clouds import PROVIDERS, simulations
+from resources.clouds import simulations
 from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.settings import Settings, load_settings
+from resources.words import cause
 from starter.local.private import make_folder, make_private, open_private
 from starter.local.processes import Child, Command, Processes, Ready, Say
 from starter.sdk.connection import connect
@@ -39,6 +40,10 @@ CLUSTER = "demo"
 FULL_NAME = "shoot--hostler--demo"
 KNOBS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',  # timers fire on time
+    # Without them, twenty: the dev server has one shard, and each step of each workflow waits until its queue is read.
+    "history.transferProcessorMaxPollRPS": "1000",
+    "history.timerProcessorMaxPollRPS": "1000",
+    "history.visibilityProcessorMaxPollRPS": "1000",
     # Without it, one: a second question to a busy workflow is asked again after a second or more.
     "history.MaxBufferedQueryCount": "100",
     # Without it, a hundred: more messages during one workflow task fail it, and it is done again.
@@ -47,7 +52,18 @@ KNOBS = {
 }
 """Temporal's dynamic configuration; docs/performance.md says what a server of your own gains from it."""
 
+
+def dynamic_config(knobs: Mapping[str, str]) -> list[str]:
+    """The dev server's arguments for these knobs."""
+    return [word for key, value in knobs.items() for word in ("--dynamic-config-value", f"{key}={value}")]
+
+
 Speed = Literal["demo", "fast"]
+
+
+def the_first() -> str:
+    """The cloud that is simulated where none is named."""
+    return next(iter(simulations()))
 
 
 class UpError(HostlerError):
@@ -64,13 +80,14 @@ class Ports:
     admin: int = field(default=7645, metadata={"flag": "--admin-port", "serves": "the simulator's admin API"})
     health: int = field(default=8081, metadata={"flag": "--health-port", "serves": "the worker's health"})
     metrics: int = field(default=9464, metadata={"flag": "--metrics-port", "serves": "the worker's metrics"})
-    clouds: Mapping[str, int] = field(default_factory=lambda: {name: s.port for name, s in simulations().items()})
+    clouds: Mapping[str, int] = field(default_factory=lambda: {the_first(): simulations()[the_first()].port})
     """By the clouds' names in the settings: those that are simulated."""
 
     @staticmethod
-    def any() -> Ports:
+    def any(*clouds: str) -> Ports:
+        """Free ones, for these clouds; none: the first of the registry."""
         numbers = {port.name: 0 for port in fields(Ports) if port.metadata}
-        return Ports(**numbers, clouds=dict.fromkeys(simulations(), 0))
+        return Ports(**numbers, clouds=dict.fromkeys(clouds or (the_first(),), 0))
 
     def settled(self, unused: frozenset[str]) -> Ports:
         """The ports with a free one for each 0. Raises UpError for a port that is taken, unless it is of `unused`."""
@@ -273,7 +290,7 @@ class Stack:
         try:
             return await connect(self.settings, target_host=self.temporal)
         except RuntimeError as e:
-            raise Unreachable(f"no Temporal server answers at {self.temporal}: {e}") from None
+            raise Unreachable(f"no Temporal server answers at {self.temporal}: {cause(e)}") from None
 
     # -- what is started ------------------------------------------------------------------------------------------
 
@@ -308,8 +325,7 @@ class Stack:
         argv += ["--db-filename", str(self.directory / "temporal.db")]
         # SQLite's default journal halves the rate of workflows; with WAL a file is as fast as memory.
         argv += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"]
-        for key, value in KNOBS.items():
-            argv += ["--dynamic-config-value", f"{key}={value}"]
+        argv += dynamic_config(KNOBS)
         return self._command("Temporal", argv, ready=self._temporal_ready)
 
     async def _temporal_ready(self, _: Child) -> None:
@@ -352,7 +368,7 @@ class Stack:
             "secrets": {"source": "kubernetes", "cluster": CLUSTER},
             "clouds": {name: {"endpoint": url} for name, url in self.clouds.items()}
             if simulated
-            else {name.lower(): {} for name in PROVIDERS},
+            else {name: {} for name in self.ports.clouds},
             "worker": {
                 "health": f"{HOST}:{self.ports.health}",
                 "metrics": f"{HOST}:{self.ports.metrics}",

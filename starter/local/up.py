@@ -17,7 +17,10 @@ from resources.settings import PLACES, SETTINGS_VARIABLE
 from starter import outlet
 from starter.local.stack import Options, Stack
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "aws"
+
+def examples_of(cloud: str) -> Path:
+    """The folder of manifests to begin with, by the cloud's name in the settings."""
+    return Path(__file__).parent.parent.parent / "examples" / cloud
 
 
 def say(line: str) -> None:
@@ -76,7 +79,10 @@ def words(stack: Stack) -> Iterator[str]:
     yield f"  logs               {shown(stack.directory / 'logs')}"
     yield ""
     yield "Try, in another terminal:"
-    yield f"  {hostler} apply -f {shown(EXAMPLES)}" if options.simulator else f"  {hostler} apply -f FILE"
+    for name in stack.clouds if options.simulator else ():
+        yield f"  {hostler} apply -f {shown(examples_of(name))}"
+    if not options.simulator:
+        yield f"  {hostler} apply -f FILE"
     yield f"  {hostler} get machines -w"
     yield f"  {program('kubectl')} --kubeconfig {shown(stack.kubeconfig)} get nodes"
     if options.temporal_address is None and "TEMPORAL_ADDRESS" in os.environ:

@@ -1,6 +1,6 @@
 """Adoption: a machine whose workflow somebody ended from outside gets a new one, with the VM that carries its tags.
 
-A machine of a pool that runs may no longer have a VM: its pool counts it until somebody has looked.
+A machine whose owner runs may no longer have a VM: the owner counts it until somebody has looked.
 """
 
 from __future__ import annotations
@@ -21,26 +21,20 @@ from resources.machine.state import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, MachineClass
 from resources.names import machine_id
 from resources.orphans import OwnedVm
-from starter.sdk import ownerless
+from resources.words import utc
+from starter.sdk import ownerless, owners
 from starter.sdk.apply.classes import own_annotations
 from starter.sdk.apply.plan import snapshot_of
 from starter.sdk.connection import Connection
 from starter.sdk.errors import Refused, translated
 from starter.sdk.machines.recorded import recorded
 from starter.sdk.machines.shelf import Machines
-from starter.sdk.pools import members
-from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Adopted, Life, since
 from starter.sdk.starts import start_cluster, start_machine
 
 
 async def adopt(
-    machines: Machines,
-    pools: Pools,
-    name: str,
-    manifests: Sequence[AnyManifest],
-    uid: str | None,
-    cluster: str,
+    machines: Machines, name: str, manifests: Sequence[AnyManifest], uid: str | None, cluster: str
 ) -> Adopted:
     """Implements `HostlerClient.adopt`. Everything is judged before anything is started."""
     connection = machines.connection
@@ -49,29 +43,29 @@ async def adopt(
         return await _tell(machines, life, name, uid, cluster)
     _refuse_what_has_an_owner(name, life)
     former = await _former(connection, life)
-    # Where the server keeps nothing, the pool may know enough.
-    pool = await members.pool_of(pools, name, cluster) if former is None else None
-    known = former or (members.made_from(pool, name) if pool else None)
+    # Where the server keeps nothing, the owner may know enough.
+    of = await owners.owner_of(connection, name, cluster) if former is None else None
+    known = former or (owners.made_from(of, name) if of else None)
     wanted = _wanted(connection, name, cluster, manifests, known)
     there = await ownerless.find(connection, wanted, known)
     found: Sequence[OwnedVm] = [vm for vm in there.vms if ownerless.is_its(vm, name, former, life)]
     if not found and uid is None:
-        if former is not None and former.pool:
-            pool = await members.pool_of(pools, name, cluster, former.pool)
-        if pool is not None:
-            found = members.recorded(name, there.made_in, life, former)
-        if pool is not None and not found:
-            members.refuse_too_early(name, life, former, datetime.now(UTC))
-            return await members.give_up(connection, pool, name, wanted.spec.class_.name)
+        if former is not None and former.owner is not None:
+            of = await owners.owner_of(connection, name, cluster, former.owner)
+        if of is not None:
+            found = owners.recorded(name, there.made_in, life, former)
+        if of is not None and not found:
+            owners.refuse_too_early(name, life, former, datetime.now(UTC))
+            return await owners.give_up(connection, of, name, wanted.spec.class_.name)
     vm = ownerless.choose(name, ", ".join(there.accounts), found, uid)
     if uid is None:
         ownerless.refuse_what_may_be_anothers(name, vm, there)
     state = _state(connection, wanted, vm, former, life)
-    if former is None and pool is not None:
-        state = state.model_copy(update=members.membership(pool, name))
+    if former is None and of is not None:
+        state = state.model_copy(update=owners.membership(of, name))
     await _start(connection, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
     notes = _notes(state, manifests, former, vm)
-    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
+    return Adopted(name=name, cluster=cluster, vm=vm, owner=state.owner, notes=notes)
 
 
 async def _start(connection: Connection, state: MachineState, life: Life | None, use: AccountUse) -> None:
@@ -101,7 +95,7 @@ async def _tell(machines: Machines, life: Life, name: str, uid: str | None, clus
     vm = ownerless.choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
     intent = AdoptIntent(**machines.connection.by(), uid=vm.uid)
     sent = await machines.send(name, "adopt", intent, cluster=cluster)
-    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=(sent.message,))
+    return Adopted(name=name, cluster=cluster, vm=vm, owner=state.owner, notes=(sent.message,))
 
 
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
@@ -173,13 +167,14 @@ def _state(
     asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
-        begun |= {k: getattr(former, k) for k in ("owner", "revision", "template")}  # its pool still counts it
+        # Its owner still counts it.
+        begun |= {k: getattr(former, k) for k in ("owner", "revision", "template", "placement", "domain")}
     begun["account_id"] = vm.account_id
     if former is not None and former.uid == vm.uid:
         begun["account_id"] = vm.account_id or former.account_id
         goes_on = ("last_applied_provider_spec", "applied_generation")
         carried = {k: getattr(former.status, k) for k in goes_on}
-        # What its pool granted, it grants again; what its Node carries is seen.
+        # What its owner granted, it grants again; what its Node carries is seen.
         preserve = former.status.preserve.model_copy(update={"granted": PreservedBy.NOBODY, "protected": False})
         begun |= {
             "status": Status(provider_id=vm.provider_id, preserve=preserve, **carried),
@@ -202,16 +197,16 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if not any(isinstance(m, Machine) for m in manifests):
-        whose = "of its earlier workflow" if former else f"of pool {state.pool} in revision {state.revision}"
+        whose = "of its earlier workflow" if former else f"of {state.owner} in revision {state.revision}"
         notes.append(f"spec and class are those {whose}")
     if former is not None and former.deletion is not None and former.uid == vm.uid:
         again = "hostler recreate" if former.deletion.recreate else "hostler delete"
         notes.append(f"it was being deleted, which is not continued: repeat it with `{again} machine {state.name}`")
     if (until := state.status.preserve.expiry_time) is not None:
-        notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
-    if vm.state == members.UNLISTED:
+        notes.append(f"it is preserved, as before, until {utc(until)}")
+    if vm.state == owners.UNLISTED:
         notes.append(
-            f"its account lists no VM for it: it checks by id now; if the VM is gone, pool {state.pool} replaces it, "
+            f"its account lists no VM for it: it checks by id now; if the VM is gone, {state.owner} replaces it, "
             "and remaining disks and NICs are deleted"
         )
     return tuple(notes)

@@ -63,6 +63,13 @@ class Classes(EntityClient[ClassState]):
             summaries = await parallel.each([partial(one, e) async for e in found])
         return sorted(summaries, key=lambda c: (c.cluster, c.name))
 
+    async def snapshots(self, cluster: str) -> builtins.list[ClassSnapshot]:
+        """The classes of a cluster as they are, even without a worker."""
+        with translated():
+            found = [names.id_parts(e.id, 2)[1] async for e in self.temporal.list_workflows(self._those(cluster))]
+        states = await parallel.each([partial(self.current, name, cluster=cluster) for name in found])
+        return [s.machine_class for s in states if s is not None]
+
     async def describe(self, name: str, *, cluster: str | None = None) -> ClassDescription:
         """Everything that is known of a class, even without a worker. Raises NotFound when there never was one."""
         found = await self._known(name, cluster)

@@ -6,6 +6,9 @@
         await hostler.wait("m1", "Running")
 
 Errors are those of starter.sdk.errors; each has the words that the command line prints.
+
+The shelves, and what only some calls need, are imported when they are used: a command that lists machines takes twice
+the time with them (tests/component/test_startup.py).
 """
 
 from __future__ import annotations
@@ -14,26 +17,30 @@ import asyncio
 import builtins
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 
-from resources.machine.manifest import Machine
-from resources.machine.state import ApplyIntent
-from resources.manifests import AnyManifest, Loaded, MachineClass
-from resources.orphans import SweepReport
-from resources.pool.manifest import MachineDeployment
 from resources.settings import Settings, load_settings
-from starter.sdk import adoption, intents, orphans
-from starter.sdk.apply.plan import ApplyPlan, Planner
-from starter.sdk.classes import Classes
-from starter.sdk.clusters import Clusters
+from resources.validation import Validate
+from starter.sdk import intents
 from starter.sdk.connection import Connection, connected
-from starter.sdk.errors import translated
-from starter.sdk.machines.hooks import Hooks
+from starter.sdk.errors import Refused, translated
 from starter.sdk.machines.records import life_of
 from starter.sdk.machines.shelf import Machines
-from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Adopted, Applied, Sent
+
+if TYPE_CHECKING:
+    from resources.manifests import AnyManifest, ClusterManifest, MachineClass
+    from resources.orphans import SweepReport
+    from starter.sdk.apply.plan import ApplyPlan
+    from starter.sdk.classes import Classes
+    from starter.sdk.clusters import Clusters
+    from starter.sdk.control_plane.shelf import ControlPlanes
+    from starter.sdk.machines.hooks import Hooks
+    from starter.sdk.pools.shelf import Pools
+    from starter.sdk.worker_pools import WorkerPools
 
 
 class HostlerClient(Machines):
@@ -49,10 +56,6 @@ class HostlerClient(Machines):
         super().__init__(Connection(temporal, settings, where, who))
         self.cluster = where
         self.requested_by = who
-        self.clusters = Clusters(self.connection)
-        self.classes = Classes(self.connection)
-        self.pools = Pools(self.connection, self.classes)
-        self.hooks = Hooks(self)
 
     @classmethod
     @asynccontextmanager
@@ -69,32 +72,72 @@ class HostlerClient(Machines):
             # (sdk-python#300).
             await asyncio.sleep(0.1)
 
+    # -- shelves ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        from starter.sdk.clusters import Clusters
+
+        return Clusters(self.connection)
+
+    @cached_property
+    def classes(self) -> Classes:
+        from starter.sdk.classes import Classes
+
+        return Classes(self.connection)
+
+    @cached_property
+    def pools(self) -> Pools:
+        from starter.sdk.pools.shelf import Pools
+
+        return Pools(self.connection, self.classes)
+
+    @cached_property
+    def worker_pools(self) -> WorkerPools:
+        from starter.sdk.worker_pools import WorkerPools
+
+        return WorkerPools(self.pools, self.classes)
+
+    @cached_property
+    def control_planes(self) -> ControlPlanes:
+        from starter.sdk.control_plane.shelf import ControlPlanes
+
+        return ControlPlanes(self.connection, self.classes)
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        from starter.sdk.machines.hooks import Hooks
+
+        return Hooks(self)
+
     # -- apply --------------------------------------------------------------------------------------------------------
 
-    async def apply(self, *manifests: AnyManifest) -> builtins.list[Applied]:
-        """Creates or changes what the manifests describe; all are judged before anything is sent.
+    async def apply(self, *manifests: AnyManifest, validate: Validate = Validate.STRICT) -> builtins.list[Applied]:
+        """Creates or changes what the manifests describe; all are judged before anything is sent, the names of their
+        fields by `validate`.
 
         Raises Refused with everything that is wrong, or with what failed after the others were done.
         """
-        plan = await self.plan(*manifests)
+        plan = await self.plan(*manifests, validate=validate)
         return [applied async for applied in plan.execute()]
 
-    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> ApplyPlan:
-        """What `apply` would do. `cluster` overrides the manifests' own."""
+    async def plan(
+        self, *manifests: AnyManifest, cluster: str | None = None, validate: Validate = Validate.STRICT
+    ) -> ApplyPlan:
+        """What `apply` would do. `cluster` overrides the manifests' own. Raises Refused like `apply`."""
+        from resources.manifests import Loaded, complaints
+        from starter.sdk.apply.plan import Planner
+
+        if wrong := [line for m in manifests for line in complaints(m, validate)]:
+            raise Refused("\n".join(wrong))
         loaded = Loaded()
         for m in manifests:
-            if isinstance(m, Machine):
-                loaded.machines.append(m)
-            elif isinstance(m, MachineClass):
-                loaded.classes.append(m)
-            elif isinstance(m, MachineDeployment):
-                loaded.pools.append(m)
-            else:
-                loaded.secrets.append(m)
+            loaded.add(m)
         with translated():
-            return await Planner(self, self.pools, self.classes, self.clusters, cluster).plan(loaded)
+            shelves = (self.worker_pools, self.control_planes, self.classes, self.clusters)
+            return await Planner(self, *shelves, cluster).plan(loaded)
 
-    def cluster_of(self, manifest: Machine | MachineClass | MachineDeployment, cluster: str | None = None) -> str:
+    def cluster_of(self, manifest: ClusterManifest, cluster: str | None = None) -> str:
         """The cluster: `cluster`, else the manifest's annotation, else the settings' map of its namespace, else the
         default."""
         return self.connection.cluster_of(manifest, cluster)
@@ -106,6 +149,8 @@ class HostlerClient(Machines):
 
         Raises NotFound for a machine or class that does not exist, Refused with the machine's own words.
         """
+        from resources.machine.state import ApplyIntent
+
         state = await self.state(await life_of(await self._running(name, cluster)))
         found = await self.classes.current(machine_class, cluster=cluster)
         if found is None:
@@ -128,6 +173,8 @@ class HostlerClient(Machines):
 
         Raises NotFound, Refused when there is no account to look into, NoAnswer without a worker.
         """
+        from starter.sdk import orphans
+
         where = cluster or self.cluster
         return await orphans.sweep(self.connection, where, await orphans.accounts(self.clusters, where, classes))
 
@@ -135,9 +182,11 @@ class HostlerClient(Machines):
         self, name: str, *manifests: AnyManifest, uid: str | None = None, cluster: str | None = None
     ) -> Adopted:
         """Gives a machine whose workflow was ended from outside a new one, with the VM that carries its tags. For a
-        pool's machine without a VM, the pool is told, and makes another.
+        pool's machine without a VM, the pool is told, and makes another; so is any other owner.
 
         Spec and class come from the manifests, else from what is recorded of the former workflow. `uid` chooses among
         VMs of several lives. Raises Refused with the reason, NoAnswer without a worker.
         """
-        return await adoption.adopt(self, self.pools, name, manifests, uid, self.connection.where(cluster))
+        from starter.sdk import adoption
+
+        return await adoption.adopt(self, name, manifests, uid, self.connection.where(cluster))

@@ -7,15 +7,17 @@ for cluster in await hostler.clusters.list():
 from __future__ import annotations
 
 import builtins
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from resources import attributes, names
 from resources.cluster.state import ClusterState
 from resources.histories import last_words
 from resources.intents import Intent
+from resources.maintenance import FreezeIntent
 from resources.starts import FROM_OUTSIDE
 from starter.sdk import live, parallel
+from starter.sdk.connection import word
 from starter.sdk.entity import EntityClient, runs
 from starter.sdk.errors import NotFound, Refused, translated
 from starter.sdk.machines.records import machines_of
@@ -94,6 +96,16 @@ class Clusters(EntityClient[ClusterState]):
         """Ends a pause. Raises NotFound when nobody watches it."""
         return await self._ask(name, "resume", reason)
 
+    async def freeze(self, name: str, span: timedelta | None = None, *, reason: str = "") -> Sent:
+        """Stops rollouts and hot updates in all its pools until `unfreeze`, or for this long; unlike in a pause,
+        machines that fail are replaced. Raises NotFound when nobody watches it."""
+        await self._watched(name, "freeze")
+        return await self.send(name, "freeze", FreezeIntent(**self.connection.by(reason), span=span))
+
+    async def unfreeze(self, name: str, *, reason: str = "") -> Sent:
+        """Ends a freeze. Raises NotFound when nobody watches it."""
+        return await self._ask(name, "unfreeze", reason)
+
     async def remove(self, name: str, *, reason: str = "") -> Sent:
         """Asks for the end of the watch; nothing of the cluster itself is touched. Raises what `removable` raises."""
         await self.removable(name)
@@ -150,11 +162,25 @@ class Clusters(EntityClient[ClusterState]):
     def _gone(self, name: str, cluster: str | None, closed: datetime | None) -> NotFound:
         return NotFound(f"cluster {name} is not watched{since(closed)}")
 
+    async def stranger(self, name: str) -> NotFound | None:
+        """The error for a cluster that nothing knows: neither the settings, nor a workflow, nor a machine or pool. A
+        mistyped one would look empty."""
+        if name in self.settings.clusters or await self._described(name, None) is not None:
+            return None
+        with translated():
+            there = await self.temporal.count_workflows(f"ExecutionStatus='Running' AND HostlerCluster='{word(name)}'")
+        return None if there.count else await self.unknown(name)
+
     async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
+        if name in self.settings.clusters:
+            return NotFound(f"cluster {name} is not watched yet: its first machine or pool starts the watch")
         known = [c.name for c in await self.list()]
-        return NotFound(
-            f"cluster {name!r} is not known: `hostler get clusters` lists those that are{did_you_mean(name, known)}"
+        there = (
+            f"the known clusters are {', '.join(known[:SOME])}{', …' if len(known) > SOME else ''}"
+            if known
+            else "none is"
         )
+        return NotFound(f"cluster {name!r} is not known; {there} (hostler get clusters){did_you_mean(name, known)}")
 
 
 def _pools_of(cluster: str) -> str:

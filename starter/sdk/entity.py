@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
 
 from resources.intents import Intent
@@ -18,10 +18,13 @@ from resources.names import id_parts
 from starter.sdk import intents, live
 from starter.sdk.connection import Connection, word
 from starter.sdk.errors import NoAnswer, NotFound, translated
-from starter.sdk.results import Sent, since
+from starter.sdk.results import Event, Sent, since
 from starter.sdk.spelling import did_you_mean
 
-StateT = TypeVar("StateT", bound=BaseModel)
+if TYPE_CHECKING:
+    from starter.sdk.history import Journaled
+
+StateT = TypeVar("StateT", bound="Journaled")
 Handle = WorkflowHandle[Any, Any]
 EntityKey = tuple[str, str]
 """Cluster and name."""
@@ -35,8 +38,6 @@ class EntityClient(ABC, Generic[StateT]):
     plural: ClassVar[str]
     workflow: ClassVar[str]
     """The type of its workflow."""
-    model: type[StateT]
-    """Its state, with which its workflow answers `describe`."""
     id_of: Callable[[str, str], str]
     """The workflow's id, from cluster and name."""
 
@@ -44,6 +45,11 @@ class EntityClient(ABC, Generic[StateT]):
         self.connection = connection
         self.temporal = connection.temporal
         self.settings = connection.settings
+
+    @property
+    @abstractmethod
+    def model(self) -> type[StateT]:
+        """Its state, with which its workflow answers `describe`."""
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -67,15 +73,35 @@ class EntityClient(ABC, Generic[StateT]):
             except NoAnswer:
                 return await self._recorded(found.id, found.run_id)
 
+    async def is_gone(self, name: str, *, cluster: str | None = None) -> bool:
+        """Whether it has ended. Raises NotFound when there never was one."""
+        return not runs(await self._known(name, cluster))
+
+    async def events(self, name: str, *, cluster: str | None = None) -> list[Event]:
+        """Its story so far, oldest first, also of one that has ended. Raises NotFound."""
+        from starter.sdk import history
+
+        found = await self._known(name, cluster)
+        with translated():
+            story = await history.read(self.temporal, found.id, found.run_id, self.model)
+            with suppress(NoAnswer):  # even one that has ended answers, where a worker replays it
+                story.journal((await live.query(self.temporal.get_workflow_handle(found.id), self.model)).journal)
+        return story.sorted()
+
     async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
         """The error for a mistyped name, with the names that exist."""
         where = self.connection.where(cluster)
         with translated():
-            known = [id_parts(e.id, 2)[1] async for e in self.temporal.list_workflows(self._those(where))]
+            known = [self.key(e.id)[1] async for e in self.temporal.list_workflows(self._those(where))]
         return NotFound(
             f"{self.noun} {name!r} of cluster {where!r} is not known: `hostler get {self.plural} --cluster {where}` "
             f"lists those that are{did_you_mean(name, known)}"
         )
+
+    def key(self, workflow_id: str) -> EntityKey:
+        """Cluster and name of the entity with this workflow id."""
+        cluster, name = id_parts(workflow_id, 2)
+        return cluster, name
 
     # -- intents ------------------------------------------------------------------------------------------------------
 

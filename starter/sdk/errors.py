@@ -62,7 +62,7 @@ def translated() -> Iterator[None]:
 
 
 def _translate(error: RPCError) -> HostlerError:
-    text = error.message
+    text = error.message or error.status.name
     if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return Interrupted(f"Temporal no longer answers: {text}; try again, or look at its log")
     if "search attribute" in text:

@@ -1,10 +1,11 @@
-"""The story of one machine or pool: its journal, merged with what the histories of the runs that still exist say."""
+"""The story of one entity: its journal, merged with what the histories of the runs that still exist say."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
@@ -15,19 +16,24 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Ti
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError
 
+from resources.cluster.state import ClusterState
 from resources.errors import NOT_YET
+from resources.fleet.state import FleetState
 from resources.journal import Happening
 from resources.machine.hooks import HookIntent
 from resources.machine.intents import DeleteIntent
 from resources.machine.preservation import ExtendIntent, PreserveIntent
 from resources.machine.state import ApplyIntent, MachineResult, MachineState
-from resources.pool.state import PoolState
+from resources.machine_class.state import ClassState
 from starter.sdk.errors import no_such_workflow
 from starter.sdk.live import failure_words, innermost
 from starter.sdk.machines import preservation
 from starter.sdk.machines.recorded import IntentCall, intent_of
 from starter.sdk.results import TOLD_ASIDE, Event
 
+Journaled = MachineState | FleetState | ClassState | ClusterState
+"""The states of the entities whose story can be told."""
+S = TypeVar("S", bound=Journaled)
 MAX_RUNS = 100
 """Runs of a life that are told, the newest; the journal has the rest."""
 
@@ -177,11 +183,9 @@ def _nth(n: int) -> str:
     return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
-async def read(
-    temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState] = MachineState
-) -> Story:
+async def read(temporal: Client, workflow_id: str, run_id: str, kind: type[S]) -> Story:
     """Reads every run of the life that ends with `run_id`, as far back as the server keeps them. `kind` is its
-    state's."""
+    state's, one of `Journaled`."""
     story = Story()
     run: str | None = run_id
     for _ in range(MAX_RUNS):
@@ -196,9 +200,7 @@ async def read(
     return story
 
 
-async def _read_run(
-    temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState], story: Story
-) -> str:
+async def _read_run(temporal: Client, workflow_id: str, run_id: str, kind: type[S], story: Story) -> str:
     """Tells one run and returns the one before it, empty for the first."""
     converter = temporal.data_converter
     before = ""
@@ -225,14 +227,12 @@ async def _read_run(
     return before
 
 
-async def _started(
-    event: HistoryEvent, converter: DataConverter, kind: type[MachineState | PoolState], story: Story
-) -> str:
+async def _started(event: HistoryEvent, converter: DataConverter, kind: type[S], story: Story) -> str:
     started = event.workflow_execution_started_event_attributes
     (state,) = await converter.decode(list(started.input.payloads), [kind])
     story.journal(state.journal)
     if not started.continued_execution_run_id:
-        snapshot = state.machine_class
+        snapshot = getattr(state, "machine_class", None)
         of = f", class {snapshot.name} generation {snapshot.generation}" if snapshot else ""
         story.tell(event.event_time.ToDatetime(UTC), "Started", f"started by {started.identity}{of}", rank=0)
     return str(started.continued_execution_run_id)

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 from activities.kube.client import Kube, KubeError
 from resources.settings import Settings, SettingsError
 from starter.sdk.errors import HostlerError, Unreachable
+
+T = TypeVar("T")
+
+PATIENCE = 8.0
+"""Seconds that an API server has for an answer."""
+
+
+async def soon(kube: Kube, answer: Awaitable[T]) -> T:
+    """The answer. Raises Unreachable where it does not come soon: a server that hangs must not hold up a person, or the
+    rest of a report, for as long as a worker would wait."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await answer
+    except TimeoutError:
+        words = f"its API at {kube.server} does not answer: nothing came within {PATIENCE:g} s"
+        raise Unreachable(f"cluster {kube.name}: {words}") from None
 
 
 @asynccontextmanager
@@ -23,7 +41,7 @@ async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[Kube]:
         try:
             await kube.ready()
         except (SettingsError, KubeError) as e:
-            raise HostlerError(f"{e}: check clusters.{name}.kubeconfig in the settings") from None
+            raise HostlerError(str(e)) from None
         with explained(kube):
             yield kube
     finally:
@@ -32,10 +50,14 @@ async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[Kube]:
 
 @contextmanager
 def explained(kube: Kube) -> Iterator[None]:
-    """Raises Unreachable where the API server does not answer, and HostlerError for what it refuses."""
+    """Raises Unreachable where the API server does not answer, or only with errors of its own (5xx), and HostlerError
+    for what it refuses."""
     try:
         yield
     except KubeError as e:
         if e.status == 0:
             raise Unreachable(f"cluster {kube.name}: its API at {kube.server} does not answer: {e}") from e
+        if e.status >= 500:
+            words = f"its API at {kube.server} answers with errors: {e.status} {e.reason}: {e}"
+            raise Unreachable(f"cluster {kube.name}: {words}") from e
         raise HostlerError(f"cluster {kube.name}: {e.status} {e.reason}: {e}") from e

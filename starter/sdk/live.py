@@ -28,10 +28,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Ti
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources import histories
+from resources.attributes import MEMO_CREATED
 from resources.errors import TOO_EARLY
-from resources.starts import MEMO_CREATED
-from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow
+from resources.words import cause, utc_clock
+from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow, translated
 from starter.sdk.results import PendingActivity
 
 QUERY_TIMEOUT = 3.0
@@ -117,7 +117,7 @@ def innermost(error: BaseException) -> BaseException:
 def failure_words(error: BaseException) -> str:
     """The innermost message: what a driver or an activity said, not that an activity failed."""
     error = innermost(error)
-    return error.message if isinstance(error, ApplicationError) else str(error) or type(error).__name__
+    return error.message if isinstance(error, ApplicationError) else cause(error)
 
 
 def _words(details: Sequence[Any]) -> str:
@@ -184,10 +184,18 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
     if poll is None:
         return f"nobody polls {task_queue} (no worker was seen there in the last 5 minutes)"
     time, identity = poll
-    words = f"last poll at {time:%H:%M:%S} UTC by {identity}"
+    words = f"last poll at {utc_clock(time)} by {identity}"
     if not lately(poll, now):
         return f"nobody polls {task_queue} ({words})"
     return f"nobody polls {task_queue}, or the worker there is stuck ({words})"
+
+
+async def nobody(temporal: Client, task_queue: str) -> str:
+    """Why nobody can answer, in words; empty while a worker has polled the queue lately. One small question."""
+    now = datetime.now(UTC)
+    with translated():
+        there = lately(await last_poll(temporal, task_queue), now)
+        return "" if there else await absence(temporal, task_queue, now)
 
 
 async def folded(
@@ -198,6 +206,8 @@ async def folded(
     fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
 ) -> StateT:
     """The state, folded by resources/histories.py. Raises NotFound without a history."""
+    from resources import histories
+
     state = await histories.folded(temporal, workflow_id, run_id, kind, fold)
     if state is None:
         raise NotFound(f"{workflow_id}: its history is gone")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resources.cluster.state import ClusterState
-from resources.machine.preservation import PreservedBy
-from resources.machine.state import ClassSnapshot, MachineResult, MachineState
-from resources.machine_class.state import ClassState
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
-from resources.orphans import OwnedVm
+from resources.owner import Owner
+from resources.words import utc, utc_clock
+
+if TYPE_CHECKING:
+    from resources.cluster.state import ClusterState
+    from resources.fleet.state import FleetWait
+    from resources.machine.state import ClassSnapshot, MachineResult, MachineState
+    from resources.machine_class.state import ClassState
+    from resources.orphans import OwnedVm
 
 Json = dict[str, Any]
 TOLD_ASIDE = "tell_node"
@@ -22,7 +26,12 @@ TOLD_ASIDE = "tell_node"
 
 def since(moment: datetime | None) -> str:
     """` since 2026-03-01 14:05:00 UTC`, for the end of what is said; nothing where it is not known."""
-    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+    return f" since {utc(moment)}" if moment else ""
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """The time as Kubernetes' API writes it (metav1.Time): RFC 3339, whole seconds, UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if moment else None
 
 
 class Verb(StrEnum):
@@ -31,6 +40,7 @@ class Verb(StrEnum):
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class Adopted:
-    """A machine that has a workflow again; or a pool's machine of which nothing is left."""
+    """A machine that has a workflow again; or an owner's machine of which nothing is left."""
 
     name: str
     cluster: str
     vm: OwnedVm | None
-    """None: it has neither VM nor workflow; its pool was told so."""
-    pool: str = ""
-    """The pool that it belongs to; "": none."""
+    """None: it has neither VM nor workflow; its owner was told so."""
+    owner: Owner | None = None
+    """The pool, for example, that it belongs to."""
     notes: tuple[str, ...] = ()
     """What was taken over and what was not, in words."""
 
@@ -89,6 +99,8 @@ class MachineSummary:
     provider_id: str = ""
     deadline: datetime | None = None
     preserved_until: datetime | None = None
+    message: str = ""
+    """The words of its reason, where it was asked for them."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,8 @@ class Description:
     """How it ended, when not on its own."""
     web: str | None = None
     """Its page in Temporal's web UI."""
+    held: FleetWait | None = None
+    """What its pool waits for, and so does not replace it though it has Failed."""
 
 
 @dataclass(frozen=True)
@@ -241,8 +255,19 @@ class Event:
         """The message, and how often."""
         if self.until is None:
             return self.message
-        day = "" if self.until.date() == self.time.date() else f"{self.until:%Y-%m-%d} "
-        return f"{self.message} ({self.times} times until {day}{self.until:%H:%M:%S})"
+        same_day = self.until.date() == self.time.date()
+        until = utc_clock(self.until) if same_day else utc(self.until)
+        return f"{self.message} ({self.times} times until {until})"
+
+
+@dataclass(frozen=True)
+class ClusterStory:
+    """The events of a cluster and all that is in it."""
+
+    events: list[tuple[str, str, Event]]
+    """Kind, name and event, oldest first."""
+    left_out: int = 0
+    """Machines whose histories were not read."""
 
 
 def machine_manifest(state: MachineState) -> Json:
@@ -253,13 +278,14 @@ def machine_manifest(state: MachineState) -> Json:
         "labels": state.labels,
         "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
         "uid": state.uid or None,
-        "creationTimestamp": state.created.isoformat() if state.created else None,
+        "creationTimestamp": timestamp(state.created),
     }
     status = state.status.model_dump(mode="json", by_alias=True, exclude_none=True)
     status |= {"phase": state.status.shown_phase, "preserve": _preserve(state)}
     status = {k: v for k, v in status.items() if v}
     if state.machine_class is not None:
-        status["class"] = {"name": state.machine_class.name, "generation": state.machine_class.generation}
+        of = state.machine_class
+        status["class"] = {"name": of.name, "generation": of.generation} | ({"base": of.base} if of.base else {})
     if state.deletion is not None:
         status["deletion"] = state.deletion.model_dump(mode="json", by_alias=True)
     return {
@@ -273,6 +299,8 @@ def machine_manifest(state: MachineState) -> Json:
 
 def _preserve(state: MachineState) -> Json:
     """The preservation, without what is the same for every machine; the source as a word."""
+    from resources.machine.preservation import PreservedBy
+
     found = state.status.preserve.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     words = {PreservedBy.AUTO: "slot", PreservedBy.ASKED: "asked"}
     return {k: words.get(v, v) if k in ("source", "granted") else v for k, v in found.items()}
@@ -286,7 +314,7 @@ def class_manifest(state: ClassState) -> Json:
         "labels": state.labels,
         "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
         "generation": state.generation,
-        "creationTimestamp": state.created.isoformat() if state.created else None,
+        "creationTimestamp": timestamp(state.created),
     }
     states: Counter[str] = Counter()
     for how, _, users in state.states:
@@ -306,4 +334,4 @@ def class_manifest(state: ClassState) -> Json:
 
 def snapshot_fields(snapshot: ClassSnapshot) -> Json:
     """What a MachineClass's manifest has beside its metadata."""
-    return snapshot.model_dump(mode="json", by_alias=True, exclude={"name", "generation"}, exclude_none=True)
+    return snapshot.model_dump(mode="json", by_alias=True, exclude={"name", "generation", "base"}, exclude_none=True)

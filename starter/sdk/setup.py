@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -19,6 +21,12 @@ WANTED = {key.name: _KEYWORD for key in attributes.KEYWORDS} | {key.name: _DATET
 
 # The answers of a server that keeps its operator API to itself: Temporal Cloud, or an authorizer.
 _NOT_OURS = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED)
+
+
+_ANY = "{} IS NULL"
+"""A condition on an attribute of any type."""
+KNOWN_WITHIN = 60.0
+"""Seconds within which a server knows a new namespace or attribute everywhere; 10 are its own default."""
 
 
 class SetupError(HostlerError):
@@ -34,7 +42,7 @@ class Registered:
 
 
 async def setup(client: Client) -> Registered:
-    """Registers the search attributes that are missing.
+    """Registers the search attributes that are missing, and waits until they can be used.
 
     Raises SetupError when the namespace does not exist, an attribute has another type (the server would take a second
     registration without a word and keep the first type), or the server refuses.
@@ -43,6 +51,7 @@ async def setup(client: Client) -> Registered:
     missing = await missing_attributes(client)
     if missing:
         await _add(client, missing)
+        await _known(client, " AND ".join(map(_ANY.format, missing)), RPCStatusCode.INVALID_ARGUMENT)
     return Registered(present=tuple(n for n in WANTED if n not in missing), added=tuple(missing))
 
 
@@ -68,6 +77,49 @@ def _word(kind: IndexedValueType.ValueType) -> str:
     return "".join(w.title() for w in IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").split("_"))
 
 
+async def create_namespace(client: Client, retention: timedelta) -> bool:
+    """Creates the namespace and waits until it can be used; False if it exists already, whatever its retention.
+
+    `retention`: how long the history of a closed workflow stays, a day at least. Raises SetupError when the server
+    refuses.
+    """
+    request = RegisterNamespaceRequest(namespace=client.namespace)
+    request.workflow_execution_retention_period.FromTimedelta(retention)
+    try:
+        await client.workflow_service.register_namespace(request)
+    except RPCError as e:
+        if e.status == RPCStatusCode.ALREADY_EXISTS:
+            return False
+        if e.status in _NOT_OURS:
+            raise SetupError(
+                f"this server allows only administrators to create namespaces ({e.message}). Create "
+                f"{client.namespace!r} as one (on Temporal Cloud: tcld namespace create), then repeat without "
+                "--create-namespace"
+            ) from None
+        if e.status == RPCStatusCode.INVALID_ARGUMENT:
+            raise SetupError(f"namespace {client.namespace!r} cannot be created: {e.message}") from None
+        raise
+    await _known(client, "", RPCStatusCode.NOT_FOUND)
+    return True
+
+
+async def _known(client: Client, query: str, unknown: RPCStatusCode) -> None:
+    """Waits until the server can be asked this. Raises SetupError."""
+    end = asyncio.get_running_loop().time() + KNOWN_WITHIN
+    while True:
+        try:
+            await client.count_workflows(query)
+            return
+        except RPCError as e:
+            if e.status != unknown:
+                raise
+            if asyncio.get_running_loop().time() > end:
+                raise SetupError(
+                    f"namespace {client.namespace!r}: the server does not know it yet: {e.message}"
+                ) from None
+        await asyncio.sleep(0.2)
+
+
 async def check_namespace(client: Client) -> None:
     try:
         await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
@@ -75,8 +127,7 @@ async def check_namespace(client: Client) -> None:
         if e.status != RPCStatusCode.NOT_FOUND:
             raise
         raise SetupError(
-            f"namespace {client.namespace!r} does not exist; create it: temporal operator namespace create -n "
-            f"{client.namespace}"
+            f"namespace {client.namespace!r} does not exist; create it: hostler setup --create-namespace"
         ) from None
 
 
@@ -85,9 +136,20 @@ async def _registered(client: Client) -> dict[str, IndexedValueType.ValueType]:
     try:
         return dict((await client.operator_service.list_search_attributes(request)).custom_attributes)
     except RPCError as e:
-        if e.status in _NOT_OURS:
-            raise SetupError(_by_hand(client.namespace, WANTED, e)) from None
-        raise
+        if e.status not in _NOT_OURS:
+            raise
+    return {name: kind for name, kind in WANTED.items() if await _queryable(client, name)}
+
+
+async def _queryable(client: Client, name: str) -> bool:
+    """Whether a query may name it: the question that every server answers."""
+    try:
+        await client.count_workflows(_ANY.format(name))
+    except RPCError as e:
+        if e.status != RPCStatusCode.INVALID_ARGUMENT:
+            raise
+        return False
+    return True
 
 
 async def _add(client: Client, missing: dict[str, IndexedValueType.ValueType]) -> None:

@@ -1,4 +1,4 @@
-"""Starts the workflows of machines, pools, classes and clusters, for all entry points."""
+"""Starts the workflows of machines, pools, control planes, classes and clusters, for all entry points."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from temporalio.common import (
 
 from resources import attributes, names, starts
 from resources.cluster.accounts import AccountUse
+from resources.control_plane.spec import State
+from resources.control_plane.state import ControlPlaneState
+from resources.fleet.state import FleetState
 from resources.histories import cluster_begins
 from resources.machine.state import MachineState
 from resources.machine_class.state import ClassState
 from resources.markdown import plain
+from resources.owner import CONTROL_PLANE, POOL, Owner, OwnerKind
 from resources.pool.state import PoolState
 from resources.settings import Settings
 from starter.sdk import live
@@ -59,23 +63,37 @@ async def start_class(temporal: Client, state: ClassState) -> None:
 
 async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -> None:
     """Starts a pool. Raises WorkflowAlreadyStartedError when one runs; one that is gone gets a new life."""
+    of, words = state.spec.template.spec.class_.name, f"Pool {state.name} of cluster {state.cluster}"
+    await _start_owner(temporal, POOL, state, of, "Scaling", words, created)
+
+
+async def start_control_plane(temporal: Client, state: ControlPlaneState, *, created: datetime) -> None:
+    """Starts a control plane. Raises WorkflowAlreadyStartedError when one runs; one that is gone gets a new life."""
+    phase = "Rolling" if state.spec.state is State.ACTIVE else "Inactive"
+    words = f"Control plane of cluster {state.cluster}"
+    await _start_owner(temporal, CONTROL_PLANE, state, state.class_name, phase, words, created)
+
+
+async def _start_owner(
+    temporal: Client, kind: OwnerKind, state: FleetState, of: str, phase: str, words: str, created: datetime
+) -> None:
     await temporal.start_workflow(
-        "MachineDeploymentWorkflow",
+        kind.workflow,
         state,
-        id=names.pool_id(state.cluster, state.name),
+        id=kind.id(state.cluster, state.name),
         task_queue=names.workflow_queue(state.queue_prefix),
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         search_attributes=TypedSearchAttributes(
             [
                 SearchAttributePair(attributes.CLUSTER, state.cluster),
-                SearchAttributePair(attributes.POOL, state.name),
-                SearchAttributePair(attributes.CLASS, state.spec.template.spec.class_.name),
-                SearchAttributePair(attributes.PHASE, "Scaling"),
+                SearchAttributePair(attributes.POOL, Owner(kind=kind.manifest, name=state.name).listed),
+                SearchAttributePair(attributes.CLASS, of),
+                SearchAttributePair(attributes.PHASE, phase),
             ]
         ),
-        memo={starts.MEMO_CREATED: created.isoformat()},
-        static_summary=plain(f"Pool {state.name} of cluster {state.cluster}"),
+        memo={attributes.MEMO_CREATED: created.isoformat()},
+        static_summary=plain(words),
     )
 
 

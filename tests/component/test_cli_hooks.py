@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from cli_support import Place, class_yaml, impatient, machine_yaml, place, text, working
+from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
 from pagekit import parse, typed
-from reasonkit import ROOT
+from paths import ROOT
 from stubs import Handle, Machines, phase, reason, stubbed
 from temporalio.testing import WorkflowEnvironment
 from typer.main import get_command
@@ -23,9 +23,7 @@ from resources.machine.state import Phase
 from resources.manifests import load_manifests
 from resources.names import machine_id
 from resources.settings import load_settings
-from starter.commands import candidates as completion
 from starter.commands.hook import app
-from starter.sdk import intents, live
 from starter.sdk.apply.diff import HOT, IN_PLACE, _pool_effect
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NotFound, Refused
@@ -34,14 +32,6 @@ from workflows.machine import MachineWorkflow
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 PAGE = (ROOT / "docs/hooks.md").read_text()
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
-    monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
-    monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
-    monkeypatch.setattr(completion, "PATIENCE", 30.0)
 
 
 def client_of(place: Place) -> HostlerClient:
@@ -165,8 +155,13 @@ async def test_without_a_worker_it_is_recorded(place: Place, impatient: None) ->
     for words in (("Other", "--owner", "bob"), ("Backup", "--owner", "bob")):  # the latter is alice's, and is refused
         (await place.run("hook", "add", "m1", *words)).ok()
     client = client_of(place)
-    recorded = await client.state(await client.life("m1"))  # what `hostler adopt` would take over
-    assert [(h.kind, h.name, h.owner) for h in hooks_of(recorded)] == [
+
+    async def hooks() -> list[Held]:
+        """What `hostler adopt` would take over. Signals are not in the history while the worker that left had a task:
+        until that task has timed out."""
+        return hooks_of(await client.state(await client.life("m1")))
+
+    assert [(h.kind, h.name, h.owner) for h in await eventually(hooks, "the hooks")] == [
         (HookKind.PRE_DRAIN, "Backup", "alice"),
         (HookKind.PRE_DRAIN, "Other", "bob"),
     ]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, text
-from poolplay import Machines, played, pool_yaml
+from cli import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, text
+from pools.behind_cli import Machines, played, pool_yaml
 from temporalio.client import Client
 
 from resources import starts
@@ -21,18 +21,9 @@ from resources.manifests import load_manifests
 from resources.names import class_id, pool_id
 from resources.owner import Owner
 from resources.pool.intents import PoolSummary
-from starter.sdk import intents, live, patience
 
 __all__ = ["impatient", "place"]  # fixtures
 COLUMNS = ["NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE"]
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
-    monkeypatch.setattr(patience, "INTERVAL", 0.05)
-    monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
-    monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
 
 
 @pytest.fixture
@@ -102,6 +93,14 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
     assert wide[1].split()[9:] == ["c1", "3", "0", "0"]
     everywhere = (await place.run("get", "pools", "-A", "-o", "name")).ok().splitlines()
     assert f"machinedeployment/{cluster}/p1" in everywhere
+
+    tree = (await place.run("tree", "pool", "p1")).ok().splitlines()
+    assert [line.split() for line in tree[1:]] == [
+        ["pool/p1", "Ready", "3/3"],
+        ["└─revision", "1", "(newest)", "3/3"],
+        ["└─3", "machines", "Running"],
+    ]
+    assert (await place.run("tree")).ok().splitlines()[1].split()[:1] == [f"cluster/{cluster}"]
 
     printed = (await place.run("get", "machinedeployments", "p1", "-o", "yaml")).ok()
     status = yaml.safe_load(printed)["status"]
@@ -424,17 +423,20 @@ async def test_without_a_worker_everything_is_recorded_and_said(place: Place, im
     assert (await apply(place, class_yaml(), pool_yaml()))[-1] == "machinedeployment/p1 created"
     listed = await eventually(lambda: _listed(place, "Scaling"), "the pool in a list")
     assert listed[1].split()[:8] == ["p1", *["<none>"] * 5, "Scaling", "<none>"]
-    recorded = f"recorded; no worker is polling {place.queue}"
     scaled = (await place.run("scale", "pool", "p1", "--replicas", "2")).ok()
-    assert scaled == f"machinedeployment/p1 scaling: {recorded}\n"
+    assert scaled.startswith("machinedeployment/p1 scaling: recorded; ")
     assert (await apply(place, pool_yaml(replicas=2))) == ["machinedeployment/p1 unchanged"]
-    assert (await apply(place, pool_yaml(replicas=1))) == [f"machinedeployment/p1 configured: {recorded}"]
+    (said,) = await apply(place, pool_yaml(replicas=1))
+    assert said.startswith("machinedeployment/p1 configured: recorded; ")
     page = (await place.run("describe", "pool", "p1")).ok()
     for words in ("Replicas:  1 wanted\n", f"No answer: nobody polls {place.queue}", "Phase:     Scaling\n"):
         assert words in page, page
     printed = await place.run("get", "pool", "p1", "-o", "yaml")
     assert yaml.safe_load(printed.ok())["spec"]["replicas"] == 1
     assert "the spec is what was requested" in printed.err
+    warned = (await place.run("get", "pools")).err
+    assert warned.startswith("warning: pool p1 does not answer, so numbers are missing"), warned
+    assert f"nobody polls {place.queue}" in warned
     dry = await place.run("scale", "pool", "p1", "--replicas", "5", "--dry-run")
     assert (dry.code, "pool p1 cannot be asked: nobody polls" in dry.err) == (1, True), dry
     shown = await diff(place, pool_yaml(replicas=7))
@@ -499,6 +501,8 @@ async def _start(client: Client, state: MachineState) -> None:
         "delete pool --all",
         "delete pool p1 -l a=b",
         "renew pool --all",
+        "renew all p1",
+        "renew all -l a=b",
         "wait pool p1 --for phase=Running",
         "wait pool --all",
         "get pools -l a=b",
@@ -509,7 +513,7 @@ async def _start(client: Client, state: MachineState) -> None:
 async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     ran = await place.run(*words.split())
     assert (ran.code, ran.out) == (2, "")
-    assert "Error" in ran.err
+    assert ran.err.startswith("error: ")
 
 
 @pytest.mark.parametrize(
@@ -517,10 +521,10 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     [
         ("scale p1 --replicas 3", "it takes pool; write pool p1"),
         ("hibernate p1", "it takes pool; write pool p1"),
-        ("renew m1", "it takes machine, pool, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
+        ("renew m1", "controlplane, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
         ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
-        ("rollout restart deployment/p1", "only pools have rollouts; write pool/p1"),
+        ("rollout restart deployment/p1", "the control plane have rollouts; write pool/p1, or controlplane"),
     ],
 )
 async def test_who_types_it_another_way_is_told_how(place: Place, words: str, says: str) -> None:

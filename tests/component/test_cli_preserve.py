@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import BECOMES, Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
+from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
+from cli_standins import BECOMES
 
 from resources.machine.preservation import PreserveValue
 from resources.machine.state import MachineState, Phase
 from resources.names import machine_id
-from starter.commands.rows import Row
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NotFound, Refused
 
@@ -212,9 +212,9 @@ async def test_without_a_worker_it_is_recorded(place: Place) -> None:
     for args in (("preserve", "m1", "--for", "8h", "--reason", "it swaps"), ("preserve", "m2"), ("release", "m2")):
         ran = await place.run("--as", "alice", *args)
         noun = {"preserve": "preservation", "release": "release"}[args[0]]
-        assert ran.ok() == f"machine/{args[1]} {noun}: recorded; no worker is polling {place.queue}\n"
+        assert ran.ok().startswith(f"machine/{args[1]} {noun}: recorded; ")
     told = (await place.run("events", "machine", "m1")).ok().splitlines()
-    assert told[-1].split(maxsplit=2)[2] == "PreserveAsked   preserve asked by alice, for 8h: it swaps"
+    assert told[-1].split(maxsplit=3)[3] == "PreserveAsked   preserve asked by alice, for 8h: it swaps"
     async with place.worker():
 
         async def done() -> bool:
@@ -276,27 +276,15 @@ async def test_the_preserved_are_listed(working: Place) -> None:
     await seen(working, [["m1", "Running:Preserved"], ["m2", "Failed:Preserved"], ["m3", "Running"]])
     await seen(working, [["m2", "Failed:Preserved"]], "--preserved", "-l", "team=a")
     header = (await working.run("get", "machines", "-o", "wide")).ok().splitlines()[0].split()
-    assert header[-1] == "PRESERVED-UNTIL"
-    assert [row[-2:] for row in await rows(working, "-o", "wide")][:2] == [["in", "8h"]] * 2
-    assert (await rows(working, "-o", "wide"))[2][-1] == "<none>"
+    assert header[-2:] == ["PRESERVED-UNTIL", "MESSAGE"]
+    wide = await rows(working, "-o", "wide")
+    assert ["in 8h" in " ".join(row) for row in wide] == [True, True, False]
     assert (await working.run("get", "machines", "--preserved", "-o", "name")).ok() == "machine/m1\nmachine/m2\n"
     listed = json.loads((await working.run("get", "machines", "--preserved", "-o", "json")).ok())
     assert [m["status"]["phase"] for m in listed["items"]] == ["Running:Preserved", "Failed:Preserved"]
 
     (await working.run("release", "m2")).ok()
     await seen(working, [["m1", "Running:Preserved"]], "--preserved")
-
-
-def test_time_that_passes_is_no_news_under_w() -> None:
-    """But a moved end is; tests/component/test_cli.py watches the command itself."""
-    until, soon = now() + HOUR, now() + 2 * HOUR
-
-    def row(left: str, then: datetime) -> Row:
-        return Row(("machine", "m1"), {"NAME": "m1", "PRESERVED-UNTIL": left, "AGE": left}, {"PRESERVED-UNTIL": then})
-
-    assert row("in 5m20s", until).facts() == row("in 5m18s", until).facts()
-    assert row("in 5m20s", until).facts() != row("in 5m20s", soon).facts()
-    assert Row(("node", "n1"), {"STATUS": "Ready"}).facts() != Row(("node", "n1"), {"STATUS": "NotReady"}).facts()
 
 
 async def test_a_manifest_tells_of_it_and_is_taken_back(working: Place) -> None:

@@ -14,22 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_support import (
-    BECOMES,
-    BLOCKER,
-    DRAINS,
-    REFUSES,
-    UPDATE_FAILS,
-    Place,
-    class_yaml,
-    eventually,
-    impatient,
-    machine_yaml,
-    place,
-    secret_yaml,
-    text,
-    working,
-)
+from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
+from cli_standins import BECOMES, BLOCKER, DRAINS, REFUSES, UPDATE_FAILS
 from paths import ROOT
 from temporalio.api.enums.v1 import PendingActivityState, TimeoutType
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -43,7 +29,6 @@ from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
 from starter.commands.describe import page
-from starter.commands.get import _node_status
 from starter.output import Busy, Table, age, dump, fields, moment
 from starter.sdk import intents
 from starter.sdk.apply import sources
@@ -495,17 +480,6 @@ def test_tables_fields_and_documents() -> None:
     assert moment(now - timedelta(seconds=5), now) == "2025-12-31 23:59:55 UTC (5s ago)"
     assert dump([{"kind": "A", "name": "ü"}], "yaml", single=True) == "kind: A\nname: ü"
     assert dump([], "yaml", single=False) == "apiVersion: v1\nkind: List\nitems: []"
-
-
-def test_node_states() -> None:
-    def ready(status: str) -> dict[str, Any]:
-        return {"conditions": [{"type": "Ready", "status": status}]}
-
-    assert _node_status({}, ready("True")) == "Ready"
-    assert _node_status({"unschedulable": True}, ready("True")) == "Ready,SchedulingDisabled"
-    assert _node_status({}, ready("False")) == "NotReady"
-    assert _node_status({}, ready("Unknown")) == "NotReady"
-    assert _node_status({}, {}) == "Unknown"
 
 
 async def test_silence_is_broken_after_a_second(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from activitykit import CONSISTENCY, Deeds, deeds, ref, running
+from activitykit import CONSISTENCY, Attempts, attempts, ref, running
 from kubekit import NODES
 
 from activities.cloud.deleting import until_next_look, until_next_shutdown_look
@@ -21,7 +21,7 @@ from resources.cluster.accounts import Account
 from resources.errors import NOT_YET
 from resources.machine.manifest import SecretRef
 
-__all__ = ["deeds", "running"]  # fixtures
+__all__ = ["attempts", "running"]  # fixtures
 
 UNKNOWN_VM = "aws:///eu-west-1/i-0123456789abcdef0"
 SECOND = timedelta(seconds=1)
@@ -45,83 +45,83 @@ class Answers:
         return DeleteMachineResponse(evidence=found, left=["i-1 running"] if found is Evidence.PRESENT else [])
 
 
-def answering(deeds: Deeds, monkeypatch: pytest.MonkeyPatch, *evidence: Evidence, seconds: float = 0.0) -> None:
+def answering(attempts: Attempts, monkeypatch: pytest.MonkeyPatch, *evidence: Evidence, seconds: float = 0.0) -> None:
     driver = Answers(*evidence, seconds=seconds)
-    monkeypatch.setattr(deeds.deps, "driver", lambda provider: driver)
+    monkeypatch.setattr(attempts.deps, "driver", lambda provider: driver)
 
 
-async def delete_again(deeds: Deeds, target: Target, at: datetime) -> timedelta:
+async def delete_again(attempts: Attempts, target: Target, at: datetime) -> timedelta:
     """Makes an attempt of a deletion that is not over; returns when the next one is to come."""
-    failure = await deeds.fails(MachineActivities(deeds.deps).delete_machine, DeleteInput(target=target), at)
+    failure = await attempts.fails(MachineActivities(attempts.deps).delete_machine, DeleteInput(target=target), at)
     assert failure.type == NOT_YET, failure
     assert failure.next_retry_delay is not None
     return failure.next_retry_delay
 
 
-async def delete(deeds: Deeds, target: Target, at: datetime) -> DeleteOutput:
-    return await deeds.attempt(MachineActivities(deeds.deps).delete_machine, DeleteInput(target=target), at)
+async def delete(attempts: Attempts, target: Target, at: datetime) -> DeleteOutput:
+    return await attempts.attempt(MachineActivities(attempts.deps).delete_machine, DeleteInput(target=target), at)
 
 
 @both_ways
-async def test_gone_takes_two_looks_further_apart_than_the_lag_window(deeds: Deeds, now: datetime) -> None:
-    target = deeds.target(deeds.given())
-    again = await delete_again(deeds, target, now)
+async def test_gone_takes_two_looks_further_apart_than_the_lag_window(attempts: Attempts, now: datetime) -> None:
+    target = attempts.target(attempts.given())
+    again = await delete_again(attempts, target, now)
     assert CONSISTENCY - SECOND < again <= CONSISTENCY + SECOND
-    again = await delete_again(deeds, target, now + CONSISTENCY / 2)
+    again = await delete_again(attempts, target, now + CONSISTENCY / 2)
     assert again < CONSISTENCY - SECOND
-    assert await delete(deeds, target, now + CONSISTENCY * 2) == DeleteOutput()
+    assert await delete(attempts, target, now + CONSISTENCY * 2) == DeleteOutput()
 
 
 @pytest.mark.parametrize("jump", [7200.0, -7200.0], ids=["two hours ahead", "two hours back"])
 async def test_a_wall_clock_that_jumps_changes_no_lag_window(
-    deeds: Deeds, monkeypatch: pytest.MonkeyPatch, jump: float
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    answering(deeds, monkeypatch, *[Evidence.NOT_FOUND] * 3)
-    target = deeds.target(deeds.given())
+    answering(attempts, monkeypatch, *[Evidence.NOT_FOUND] * 3)
+    target = attempts.target(attempts.given())
     now, true_time = datetime.now(UTC), time.time
-    await delete_again(deeds, target, now)
+    await delete_again(attempts, target, now)
     monkeypatch.setattr(time, "time", lambda: true_time() + jump)
-    await delete_again(deeds, target, now + CONSISTENCY / 2)
-    assert await delete(deeds, target, now + CONSISTENCY * 2) == DeleteOutput()
+    await delete_again(attempts, target, now + CONSISTENCY / 2)
+    assert await delete(attempts, target, now + CONSISTENCY * 2) == DeleteOutput()
 
 
-async def test_what_is_there_again_begins_the_window_anew(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(deeds, monkeypatch, Evidence.NOT_FOUND, Evidence.PRESENT, Evidence.NOT_FOUND, Evidence.NOT_FOUND)
-    now, target = datetime(2040, 2, 3, tzinfo=UTC), deeds.target(deeds.given())
-    await delete_again(deeds, target, now)
-    assert await delete_again(deeds, target, now + 2 * CONSISTENCY) <= timedelta(seconds=5)
-    again = await delete_again(deeds, target, now + 3 * CONSISTENCY)
+async def test_what_is_there_again_begins_the_window_anew(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(attempts, monkeypatch, Evidence.NOT_FOUND, Evidence.PRESENT, Evidence.NOT_FOUND, Evidence.NOT_FOUND)
+    now, target = datetime(2040, 2, 3, tzinfo=UTC), attempts.target(attempts.given())
+    await delete_again(attempts, target, now)
+    assert await delete_again(attempts, target, now + 2 * CONSISTENCY) <= timedelta(seconds=5)
+    again = await delete_again(attempts, target, now + 3 * CONSISTENCY)
     assert again > CONSISTENCY - SECOND
-    assert await delete(deeds, target, now + 5 * CONSISTENCY) == DeleteOutput()
+    assert await delete(attempts, target, now + 5 * CONSISTENCY) == DeleteOutput()
 
 
 async def test_a_look_that_began_within_the_window_is_none_behind_it(
-    deeds: Deeds, monkeypatch: pytest.MonkeyPatch
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a slow call answers may have been read at its beginning."""
-    answering(deeds, monkeypatch, *[Evidence.NOT_FOUND] * 3, seconds=0.3)
+    answering(attempts, monkeypatch, *[Evidence.NOT_FOUND] * 3, seconds=0.3)
     now, window = datetime(2040, 2, 3, tzinfo=UTC), timedelta(seconds=0.2)
-    target = deeds.target(deeds.given()).model_copy(update={"consistency": window})
-    await delete_again(deeds, target, now)
-    assert await delete_again(deeds, target, now + timedelta(seconds=0.4)) >= timedelta(seconds=0.1)
-    assert await delete(deeds, target, now + CONSISTENCY) == DeleteOutput()
+    target = attempts.target(attempts.given()).model_copy(update={"consistency": window})
+    await delete_again(attempts, target, now)
+    assert await delete_again(attempts, target, now + timedelta(seconds=0.4)) >= timedelta(seconds=0.1)
+    assert await delete(attempts, target, now + CONSISTENCY) == DeleteOutput()
 
 
 @both_ways
-async def test_a_fresh_vm_that_reads_do_not_see_is_not_gone(deeds: Deeds, now: datetime) -> None:
-    given = deeds.given()
-    watch = MachineActivities(deeds.deps).watch_machine
-    target = deeds.target(given, UNKNOWN_VM)
+async def test_a_fresh_vm_that_reads_do_not_see_is_not_gone(attempts: Attempts, now: datetime) -> None:
+    given = attempts.given()
+    watch = MachineActivities(attempts.deps).watch_machine
+    target = attempts.target(given, UNKNOWN_VM)
     input = StatusInput(target=target, since=now, interval=timedelta(seconds=30))
-    words = await deeds.waits(watch, input, at=now + CONSISTENCY - SECOND)
+    words = await attempts.waits(watch, input, at=now + CONSISTENCY - SECOND)
     assert words.startswith(f"{UNKNOWN_VM} is not visible yet: ")
-    output = await deeds.attempt(watch, input, at=now + CONSISTENCY + SECOND)
+    output = await attempts.attempt(watch, input, at=now + CONSISTENCY + SECOND)
     assert isinstance(output, StatusOutput)
     assert output.gone
 
 
 @both_ways
-async def test_the_watch_of_an_account_returns_after_its_duration(deeds: Deeds, now: datetime) -> None:
+async def test_the_watch_of_an_account_returns_after_its_duration(attempts: Attempts, now: datetime) -> None:
     secret = SecretRef(name="credentials")
     input = InstancesInput(
         cluster="demo",
@@ -129,32 +129,32 @@ async def test_the_watch_of_an_account_returns_after_its_duration(deeds: Deeds, 
         interval=timedelta(seconds=60),
         duration=timedelta(hours=1),
     )
-    watch = InstancesActivities(deeds.deps).watch_instances
-    words = await deeds.waits(watch, input, at=now)
+    watch = InstancesActivities(attempts.deps).watch_instances
+    words = await attempts.waits(watch, input, at=now)
     assert words == f"0 VMs of {input.account.key}"
-    output = await deeds.attempt(watch, input, at=now + timedelta(hours=1, seconds=1), scheduled=now)
+    output = await attempts.attempt(watch, input, at=now + timedelta(hours=1, seconds=1), scheduled=now)
     assert output == InstancesOutput()
-    ((signal, news),) = deeds.client.signals
+    ((signal, news),) = attempts.client.signals
     assert signal == "cloud_reachability"
     assert timedelta(0) <= news.time - now < timedelta(minutes=1)  # told once, by the server's clock
 
 
 @both_ways
-async def test_a_kubelet_is_dead_by_the_servers_clock(deeds: Deeds, now: datetime) -> None:
-    await deeds.node("n-1", UNKNOWN_VM)
+async def test_a_kubelet_is_dead_by_the_servers_clock(attempts: Attempts, now: datetime) -> None:
+    await attempts.node("n-1", UNKNOWN_VM)
     since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     status = {
         "conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": since}],
         "volumesAttached": [{"name": "vol-1", "devicePath": ""}],
     }
-    await deeds.world.kube.patch(f"{NODES}/n-1/status", {"status": status})
+    await attempts.world.kube.patch(f"{NODES}/n-1/status", {"status": status})
     input = DrainInput(
-        machine=ref(deeds.given()), node_name="n-1", provider_id=UNKNOWN_VM, poll=timedelta(seconds=5), story=[]
+        machine=ref(attempts.given()), node_name="n-1", provider_id=UNKNOWN_VM, poll=timedelta(seconds=5), story=[]
     )
-    drain = DrainActivities(deeds.deps).drain_node
-    words = await deeds.waits(drain, input, at=now + timedelta(minutes=4))
+    drain = DrainActivities(attempts.deps).drain_node
+    words = await attempts.waits(drain, input, at=now + timedelta(minutes=4))
     assert "waiting for volume vol-1 to detach" in words
-    output = await deeds.attempt(drain, input, at=now + timedelta(minutes=6))
+    output = await attempts.attempt(drain, input, at=now + timedelta(minutes=6))
     assert output == DrainOutput(left=["volume vol-1 still attached"])
 
 

@@ -11,17 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from activitykit import Deeds, deeds, instance, running
+from activitykit import Attempts, attempts, instance, running
 from awskit import KEPT_DISK, ROOT_DISK
 from driver_clouds import Given, calls, fault
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from activities.cloud.machine import MachineActivities
 from resources.calls.cloud import CreateInput, DeleteInput, DeleteOutput, UpdateInput
 from resources.calls.machine import Target
-from resources.errors import NOT_YET
+from resources.errors import MISSING_CREDENTIALS, NOT_YET
+from resources.machine.manifest import SecretRef
 
-__all__ = ["deeds", "running"]  # fixtures
+__all__ = ["attempts", "running"]  # fixtures
 
 GOAL = 12
 ONCE = ("DescribeImages", "GetCallerIdentity")
@@ -32,7 +34,7 @@ ONCE = ("DescribeImages", "GetCallerIdentity")
 class Life:
     """One machine, of which each activity is attempted when its time has come; no time passes meanwhile."""
 
-    deeds: Deeds
+    attempts: Attempts
     given: Given
     target: Target
     heartbeat: tuple[Any, ...] = ()
@@ -46,66 +48,66 @@ class Life:
         return instance(self.target.provider_id)
 
     async def begin(self) -> None:
-        now, activities = datetime.now(UTC), MachineActivities(self.deeds.deps)
+        now, activities = datetime.now(UTC), MachineActivities(self.attempts.deps)
         create = CreateInput(target=self.target, attempt=1, started=now, deadline=now + timedelta(minutes=20))
-        made = await self.deeds.attempt(activities.create_machine, create)
+        made = await self.attempts.attempt(activities.create_machine, create)
         known = {"provider_id": made.provider_id, "account_id": made.account_id}
         self.target = self.target.model_copy(update=known)
         update = UpdateInput(target=self.target, tagged=made.tagged)
-        await self.deeds.attempt(activities.update_machine, update)
+        await self.attempts.attempt(activities.update_machine, update)
         self.heartbeat = ()
 
     async def delete(self) -> float:
         """Makes an attempt; returns the seconds until the next one, 0 when it is over."""
-        self.deeds.heartbeat = self.heartbeat
+        self.attempts.heartbeat = self.heartbeat
         try:
-            self.over = await self.deeds.attempt(
-                MachineActivities(self.deeds.deps).delete_machine, DeleteInput(target=self.target)
+            self.over = await self.attempts.attempt(
+                MachineActivities(self.attempts.deps).delete_machine, DeleteInput(target=self.target)
             )
         except ApplicationError as e:
             if e.type != NOT_YET or e.next_retry_delay is None:
                 raise
             return e.next_retry_delay.total_seconds()
         finally:
-            self.heartbeat = self.deeds.heartbeat
+            self.heartbeat = self.attempts.heartbeat
         return 0.0
 
 
-async def lives(deeds: Deeds, count: int, latency: float, **spec: Any) -> list[Life]:
+async def lives(attempts: Attempts, count: int, latency: float, **spec: Any) -> list[Life]:
     """Lives from creation to the end, of which all are deleted at the same time; VMs end `latency` seconds later."""
-    deeds.cloud.set_delays(boot=0.0, terminate=3600.0)
+    attempts.cloud.set_delays(boot=0.0, terminate=3600.0)
     made = []
     for n in range(count):
-        given = deeds.given(**spec)
+        given = attempts.given(**spec)
         identity = given.machine.model_copy(update={"name": f"m-{n}", "uid": str(uuid.uuid4())})
-        given = Given(deeds.cloud, identity, given.spec)
-        made.append(Life(deeds, given, deeds.target(given)))
+        given = Given(attempts.cloud, identity, given.spec)
+        made.append(Life(attempts, given, attempts.target(given)))
         await made[-1].begin()
     now = [0.0]
-    deeds.deps.departures(made[0].target)._clock = lambda: now[0]
+    attempts.deps.departures(made[0].target)._clock = lambda: now[0]
     due = [(n / 10, n) for n in range(count)]
     while due:
         now[0], n = heapq.heappop(due)
         for life in made:
             if life.told is not None and now[0] >= life.told + latency:
-                deeds.cloud.do(lambda vm=life.vm: deeds.cloud.ec2.kill(vm))  # type: ignore[misc]
+                attempts.cloud.do(lambda vm=life.vm: attempts.cloud.ec2.kill(vm))  # type: ignore[misc]
         wait = await made[n].delete()
         if made[n].told is None:
             made[n].told = now[0]
         if made[n].over is None:
             assert now[0] < 2 * latency + 10, "it is noticed in time"
             heapq.heappush(due, (now[0] + wait, n))
-    assert all(deeds.cloud.left(life.given.machine.uid) == {} for life in made)
+    assert all(attempts.cloud.left(life.given.machine.uid) == {} for life in made)
     return made
 
 
 @pytest.mark.parametrize("latency", [2.0, 40.0, 120.0])
 @pytest.mark.parametrize("count", [1, 5])
 async def test_a_life_costs_few_calls_whatever_time_its_vm_takes_to_end(
-    deeds: Deeds, count: int, latency: float
+    attempts: Attempts, count: int, latency: float
 ) -> None:
-    await lives(deeds, count, latency)
-    made = Counter(c.operation for c in calls(deeds.cloud))
+    await lives(attempts, count, latency)
+    made = Counter(c.operation for c in calls(attempts.cloud))
     assert made["RunInstances"] == made["TerminateInstances"] == count
     assert made["DescribeVolumes"] == made["DescribeNetworkInterfaces"] == count  # once it has ended, and not before
     for once in ONCE:
@@ -116,12 +118,24 @@ async def test_a_life_costs_few_calls_whatever_time_its_vm_takes_to_end(
         assert looks <= {2.0: 1, 40.0: 4, 120.0: 6}[latency]
 
 
-async def test_what_is_kept_is_protected_first_and_named_at_the_end(deeds: Deeds) -> None:
-    (life,) = await lives(deeds, 1, 40.0, blockDevices=[ROOT_DISK, KEPT_DISK])
+async def test_a_vm_that_nobody_ever_asked_for_is_gone_without_credentials(attempts: Attempts) -> None:
+    """Only the first run of a chain knows that: another one goes on from a state that may have been reset."""
+    delete = MachineActivities(attempts.deps).delete_machine
+    target = attempts.target(attempts.given()).model_copy(update={"secret_ref": SecretRef(name="missing")})
+    never = DeleteInput(target=target, asked=False)
+    assert (await attempts.fails(delete, never)).type == MISSING_CREDENTIALS
+    attempts.client.first_run = ActivityEnvironment().info.workflow_run_id or ""
+    assert await attempts.attempt(delete, never) == DeleteOutput()
+    asked = never.model_copy(update={"asked": True})
+    assert (await attempts.fails(delete, asked)).type == MISSING_CREDENTIALS
+
+
+async def test_what_is_kept_is_protected_first_and_named_at_the_end(attempts: Attempts) -> None:
+    (life,) = await lives(attempts, 1, 40.0, blockDevices=[ROOT_DISK, KEPT_DISK])
     assert life.over is not None
-    (kept,) = calls(deeds.cloud, "RunInstances")[0].result["volumeIds"][1:]
+    (kept,) = calls(attempts.cloud, "RunInstances")[0].result["volumeIds"][1:]
     assert life.over.kept == [kept]
-    order = [c.operation for c in calls(deeds.cloud)]
+    order = [c.operation for c in calls(attempts.cloud)]
     protected, told = order.index("CreateTags"), order.index("TerminateInstances")
     assert protected < told
     assert "DescribeVolumes" in order[:protected]
@@ -131,49 +145,49 @@ async def test_what_is_kept_is_protected_first_and_named_at_the_end(deeds: Deeds
     assert len(waited) > 2
 
 
-async def test_what_only_the_instance_says_is_kept_is_protected_too(deeds: Deeds) -> None:
+async def test_what_only_the_instance_says_is_kept_is_protected_too(attempts: Attempts) -> None:
     """A person has switched DeleteOnTermination off: the spec does not say so, the attachment does."""
 
     def keep(vm: str) -> None:
-        (volume,) = [v for v in deeds.cloud.ec2._volumes.records.values() if v.instance_id == vm]
+        (volume,) = [v for v in attempts.cloud.ec2._volumes.records.values() if v.instance_id == vm]
         volume.delete_on_termination = False
 
-    given = deeds.given()
-    life = Life(deeds, given, deeds.target(given))
+    given = attempts.given()
+    life = Life(attempts, given, attempts.target(given))
     await life.begin()
-    deeds.cloud.do(lambda: keep(life.vm))
+    attempts.cloud.do(lambda: keep(life.vm))
     while life.over is None:
         await life.delete()
-    (volume,) = calls(deeds.cloud, "RunInstances")[0].result["volumeIds"]
+    (volume,) = calls(attempts.cloud, "RunInstances")[0].result["volumeIds"]
     assert life.over.kept == [volume]
 
 
-async def test_a_vm_that_comes_to_light_while_another_shuts_down_is_ended_too(deeds: Deeds) -> None:
+async def test_a_vm_that_comes_to_light_while_another_shuts_down_is_ended_too(attempts: Attempts) -> None:
     """Reads lag: an earlier attempt's VM is visible only when the other one is already on its way out."""
-    deeds.cloud.set_delays(boot=0.0, terminate=3600.0)
-    given = deeds.given()
-    life = Life(deeds, given, deeds.target(given))
+    attempts.cloud.set_delays(boot=0.0, terminate=3600.0)
+    given = attempts.given()
+    life = Life(attempts, given, attempts.target(given))
     await life.begin()
     await life.delete()
-    other = deeds.cloud.driver.create_machine(given.creation(token="attempt-0")).provider_id
+    other = attempts.cloud.driver.create_machine(given.creation(token="attempt-0")).provider_id
     await life.delete()
-    assert deeds.cloud.do(lambda: deeds.cloud.ec2._instances.records[instance(other)].state) == "shutting-down"
+    assert attempts.cloud.do(lambda: attempts.cloud.ec2._instances.records[instance(other)].state) == "shutting-down"
 
 
-async def test_a_shared_read_that_fails_is_an_error_and_the_next_attempt_goes_on(deeds: Deeds) -> None:
-    deeds.cloud.set_delays(boot=0.0, terminate=3600.0)
+async def test_a_shared_read_that_fails_is_an_error_and_the_next_attempt_goes_on(attempts: Attempts) -> None:
+    attempts.cloud.set_delays(boot=0.0, terminate=3600.0)
     pair = []
     for n in range(2):
-        given = deeds.given()
+        given = attempts.given()
         identity = given.machine.model_copy(update={"name": f"m-{n}", "uid": str(uuid.uuid4())})
-        pair.append(Life(deeds, given := Given(deeds.cloud, identity, given.spec), deeds.target(given)))
+        pair.append(Life(attempts, given := Given(attempts.cloud, identity, given.spec), attempts.target(given)))
         await pair[-1].begin()
         await pair[-1].delete()
-    rule = fault(deeds.cloud, "DescribeInstances", "RequestLimitExceeded", match="instance-id")
+    rule = fault(attempts.cloud, "DescribeInstances", "RequestLimitExceeded", match="instance-id")
     with pytest.raises(ApplicationError, match="RequestLimitExceeded"):
         await pair[1].delete()
     assert rule.hits == 1
     for life in pair:
-        deeds.cloud.do(lambda vm=life.vm: deeds.cloud.ec2.kill(vm))  # type: ignore[misc]
+        attempts.cloud.do(lambda vm=life.vm: attempts.cloud.ec2.kill(vm))  # type: ignore[misc]
         while life.over is None:
             await life.delete()

@@ -40,6 +40,7 @@ from resources.fleet.revision import Revision
 from resources.intents import Answer, Intent
 from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.state import ClassSnapshot
+from resources.maintenance import FreezeIntent
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
 from resources.owner import OwnerRef
 from resources.pool.state import PoolState
@@ -583,7 +584,15 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
     await cluster.ask(ClusterWorkflow.pause)
     await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)
     await eventually(cluster.phase, lambda p: p == "APIUnreachable", "the phase")
-    assert "**Paused** since" in details(await cluster.state())
+    found = (await cluster.handle.describe()).typed_search_attributes
+    assert found.get(at.REASON) == "APIUnreachable", "as pools and machines give one"
+    page = details(await cluster.state())
+    for words in (
+        "**Paused** since",
+        "What can be done: Restore access to it; `hostler doctor`",
+        f"{DOWN.message} (since ",
+    ):
+        assert words in page
 
 
 # -- ended from outside ------------------------------------------------------------------------------------------------
@@ -856,3 +865,47 @@ def test_who_has_not_heard_the_newest_is_told() -> None:
 def test_pools_are_looked_for_once_there_is_something_to_tell(fields: dict[str, Any], searched: bool) -> None:
     assert to_search(given(**fields)) is searched
     assert not to_search(given(**fields, searched=True))
+
+
+# -- the freeze -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_freeze_is_told_and_ends_in_time(cluster: Cluster) -> None:
+    """Pools hear who has frozen them and until when; at its end they hear that it is over, and so does the page."""
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    intent = FreezeIntent(id="f-1", requested_by="alice", reason="sale", span=timedelta(seconds=3))
+    answer: Answer = await cluster.handle.execute_update(ClusterWorkflow.freeze, intent)
+    assert "its pool begins no rollout and no hot update" in answer.message
+    told = (await cluster.news("p"))[-1].freeze
+    assert told is not None
+    assert (told.requested_by, told.reason) == ("alice", "sale")
+    assert told.until == told.time + timedelta(seconds=3)
+    assert f"**Frozen** {told.words}" in details(await cluster.state())
+
+    async def last() -> bool:
+        return (await cluster.news("p"))[-1].freeze is None
+
+    await eventually(last, bool, "the end of the freeze")
+    assert (await cluster.state()).freeze is None
+    assert [reason for reason, _ in await cluster.journal()] == ["FreezeBegan", "FreezeEnded"]
+    assert await cluster.ask(ClusterWorkflow.unfreeze) == f"cluster {cluster.name} is not frozen"
+
+
+async def test_a_freeze_without_an_end_is_ended_by_a_person(cluster: Cluster) -> None:
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    await cluster.handle.execute_update(ClusterWorkflow.freeze, FreezeIntent(id="f-1", requested_by="alice"))
+    assert (await cluster.news("p"))[-1].freeze
+    assert await cluster.ask(ClusterWorkflow.unfreeze) == f"cluster {cluster.name} is no longer frozen"
+    assert (await cluster.news("p"))[-1].freeze is None
+
+
+def test_a_cluster_that_was_ended_keeps_its_freeze() -> None:
+    state = ClusterState(name="c")
+    state = state.told("freeze", FreezeIntent(requested_by="alice", span=timedelta(hours=1)), NOON)
+    assert state.freeze is not None
+    assert state.freeze.until == NOON + timedelta(hours=1)
+    assert ClusterState(name="c").after(state, ENDED).freeze == state.freeze
+    assert state.told("resume", Intent(), NOON).freeze == state.freeze, "it is not the pause that is over"
+    assert state.told("unfreeze", Intent(), NOON).freeze is None

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_support import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, offered, place, text, working
+from cli import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, offered, place, text, working
 
 from resources.machine.state import Phase
 from starter.commands.candidates import FILE_PARAMETERS
@@ -30,19 +30,30 @@ async def test_words_of_the_command_line(place: Place) -> None:
     assert await offered(place, "get", "") == [
         "machines",
         "pools",
+        "workerpools",
+        "controlplanes",
         "rollouts",
         "classes",
         "nodes",
         "clusters",
         "orphans",
+        "all",
     ]
-    assert await offered(place, "--cluster", "x", "describe", "") == ["machine", "pool", "class", "cluster"]
+    kinds = ["machine", "pool", "controlplane", "class", "cluster"]
+    assert await offered(place, "--cluster", "x", "describe", "") == kinds
+    assert await offered(place, "rollout", "pause", "contr") == ["controlplane"]
     assert await offered(place, "get", "machines", "--sel") == ["--selector"]
-    assert await offered(place, "get", "machines", "-o", "j") == ["json"]
-    assert await offered(place, "get", "machines", "--output=j") == ["--output=json"]
+    assert await offered(place, "get", "machines", "-o", "js") == [
+        "json",
+        "jsonpath=",
+        "jsonpath-file=",
+        "jsonpath-as-json=",
+    ]
+    assert await offered(place, "get", "machines", "--output=y") == ["--output=yaml"]
+    assert await offered(place, "tree", "") == ["cluster", "controlplane", "pool", "workerpool"]
     assert await offered(place, "completion", "") == ["bash", "zsh", "fish"]
     helped = (await place.run("__complete", "--", "doc")).ok()
-    assert helped.startswith("doctor\tCheck settings, Temporal")
+    assert helped.startswith("doctor\tSay what waits for a person")
 
     # The shells see one word here, click two.
     assert await offered(place, "wait", "machine", "m1", "--for=phase=R") == ["--for=phase=Running"]
@@ -55,7 +66,7 @@ async def test_fields_and_providers(place: Place) -> None:
         "machineclass.providerSpec.blockDevices.ebs"
     ]
     assert await offered(place, "explain", "machineclass.nonsense.e") == []
-    assert await offered(place, "explain", "machineclass", "--provider", "") == ["AWS"]
+    assert await offered(place, "explain", "machineclass", "--provider", "") == ["AWS", "Azure", "GCP"]
 
 
 async def test_clusters_are_those_of_the_settings(place: Place) -> None:

@@ -22,9 +22,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from watchkit import Door
 
-from resources.settings import Settings
+from resources.settings import Settings, SettingsError, TemporalSettings
 from starter.sdk import connection
-from starter.sdk.connection import connect, followed
+from starter.sdk.connection import configured, connect, followed
 
 
 @workflow.defn(sandboxed=False)
@@ -95,7 +95,7 @@ async def test_certificates(temporal: WorkflowEnvironment, door: TlsDoor, tmp_pa
         return await asyncio.wait_for(greeting, 30)
 
     worker = Worker(client, task_queue=queue, workflows=[Greeting])
-    async with worker, followed(client, replace):
+    async with worker, followed(client, Settings(), replace):
         assert await greets() == "hello"
         another = tmp_path / "another"
         another.mkdir()
@@ -128,7 +128,7 @@ async def test_an_api_key(door: TlsDoor, tmp_path: Path) -> None:
     def replace(_: Client) -> None:
         raise AssertionError("a key needs no new connection")
 
-    async with followed(client, replace):
+    async with followed(client, Settings(), replace):
         assert await key() == "first"
         (tmp_path / "temporal.toml").write_text("[profile")
         await asyncio.sleep(3 * connection.LOOK_EVERY)
@@ -137,3 +137,27 @@ async def test_an_api_key(door: TlsDoor, tmp_path: Path) -> None:
         await eventually(key, lambda seen: seen == "second", "the second key")
         assert dict(client.rpc_metadata)["team"] == "a"
         assert await client.service_client.check_health()
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "says"),
+    [
+        ("se cret", {}, "empty, or has characters in it that no key has"),
+        ("", {}, "is empty"),
+        ("secret", {"TEMPORAL_TLS": "false"}, "at temporal.example:7233: the API key would be sent unencrypted"),
+        ("s\u00e9cret", {}, "is not ASCII text"),
+        ("secret", {"TEMPORAL_TLS_CLIENT_CERT_PATH": "nowhere.crt"}, "certificates: nowhere.crt cannot be read"),
+    ],
+)
+def test_a_key_that_is_not_sent(
+    key: str, variables: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is said before anything connects, and without the key."""
+    (tmp_path / "key").write_text(key)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    temporal = TemporalSettings(address="temporal.example:7233", api_key_file=tmp_path / "key")
+    with pytest.raises(SettingsError, match=says) as refused:
+        configured(Settings(temporal=temporal))
+    assert not key or key not in str(refused.value)

@@ -13,7 +13,8 @@ from kubekit import NODES, PODS
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 
-from resources.calls.drain import DrainOutput
+from activities.drain import nodes
+from resources.calls.drain import DrainBlocked, DrainOutput
 from resources.names import CORDON_ANNOTATION
 from simulator.frame import Call, FaultRule
 
@@ -38,11 +39,11 @@ async def test_pods_are_evicted_and_some_are_left_alone(drain: Drain) -> None:
     await drain.pod("finished", phase="Succeeded")
     await drain.pod("failed", phase="Failed")
     await drain.pod("elsewhere", node="n-2")
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "0 of 2 pods gone, force at 14:05 UTC"
     assert sorted(drain.evicted()) == ["web-1", "web-2"]
     await drain.stopped("web-1")
     going = await drain.terminating("web-2")
-    assert await drain.waits() == f"1 of 2 pods gone; {going}, force at 14:05"
+    assert await drain.waits() == f"1 of 2 pods gone; {going}, force at 14:05 UTC"
     await drain.stopped("web-2")
     assert await drain.once() == DrainOutput(pods=2)
     assert sorted(drain.evicted()) == ["web-1", "web-2"]  # none twice
@@ -54,10 +55,10 @@ async def test_a_pod_that_is_going_is_not_evicted_again(drain: Drain) -> None:
     await drain.pod("going")
     (await drain.kube.call("DELETE", f"{PODS}/going")).ok()
     going = await drain.terminating("going")
-    assert await drain.waits() == f"0 of 1 pods gone; {going}, force at 14:05"
+    assert await drain.waits() == f"0 of 1 pods gone; {going}, force at 14:05 UTC"
     assert drain.evicted() == []
     await drain.pod("staying")
-    assert await drain.waits() == f"0 of 2 pods gone; {going}, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {going}, force at 14:05 UTC"
     assert drain.evicted() == ["staying"]
 
 
@@ -67,7 +68,7 @@ async def test_after_a_crash_nothing_is_evicted_twice(drain: Drain) -> None:
     await drain.waits()
     drain.heartbeat = ()
     await drain.pod("web-2")
-    assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('web-1')}, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('web-1')}, force at 14:05 UTC"
     assert drain.evicted() == ["web-1", "web-2"]
 
 
@@ -123,18 +124,45 @@ async def test_a_budget_blocks_and_is_named(drain: Drain) -> None:
     await drain.pod("other")
     await drain.budget("a-wrong", {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, 5)
     await drain.budget("web", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]})
-    blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05 UTC"
     assert await drain.waits() == f"0 of 2 pods gone; {blocked}"
     await drain.stopped("other")
     assert await drain.waits() == f"1 of 2 pods gone; {blocked}"
     await drain.budget("web", {}, allowed=1)
     drain.later(5)
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05 UTC"
     assert sorted(drain.evicted()) == ["other", "web-1", "web-1"]
     assert [c.error for c in drain.calls("create pods/eviction") if "web-1" in c.request["path"]] == [
         "TooManyRequests",
         None,
     ]
+
+
+async def test_what_stays_in_the_way_is_told_to_the_machine_when_it_changes(
+    drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what the next pass gets rid of."""
+    told = []
+
+    async def tell(_: object, workflow_id: str, signal: str, news: DrainBlocked) -> bool:
+        told.append((workflow_id, signal, news.message))
+        return True
+
+    monkeypatch.setattr(nodes, "tell_workflow", tell)
+    web = "default/web-1 blocked by PDB web (0 disruptions allowed)"
+    await drain.pod("web-1", labels={"app": "web"})
+    await drain.budget("web", {"matchLabels": {"app": "web"}})
+    await drain.waits()
+    assert told == []
+    for _ in range(4):
+        drain.later(5)
+        await drain.waits()
+    assert told == [("test", "drain_blocked", web)]
+    await drain.pod("db-0", labels={"app": "web"})
+    for _ in range(3):
+        drain.later(60)
+        await drain.waits()
+    assert [message for *_, message in told] == [web, f"default/db-0 {web.split(' ', 1)[1]}; {web}"]
 
 
 async def test_a_refused_pod_is_asked_again_ever_more_rarely(drain: Drain) -> None:
@@ -175,9 +203,9 @@ async def test_a_busy_api_server_is_no_budget(drain: Drain) -> None:
     busy.message = "Too many requests, please try again later."
     drain.world.frame.faults.append(busy)
     words = "default/web-1 blocked: the API server asks to try again later"
-    assert await drain.waits() == f"0 of 1 pods gone; {words}, force at 14:05"
+    assert await drain.waits() == f"0 of 1 pods gone; {words}, force at 14:05 UTC"
     drain.later(60)
-    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05 UTC"
 
 
 async def test_a_budget_that_can_never_allow_it_is_named_once(drain: Drain) -> None:
@@ -189,7 +217,7 @@ async def test_a_budget_that_can_never_allow_it_is_named_once(drain: Drain) -> N
         "PDB web is misconfigured: all its pods are healthy (2 of 2), and still none may be evicted; "
         "lower its minAvailable, raise its maxUnavailable or add pods"
     )
-    assert await drain.waits() == f"0 of 2 pods gone; {blocked}, force at 14:05; {advice}"
+    assert await drain.waits() == f"0 of 2 pods gone; {blocked}, force at 14:05 UTC; {advice}"
 
 
 async def test_many_blocked_pods_are_counted(drain: Drain) -> None:
@@ -206,7 +234,7 @@ async def test_two_budgets_on_one_pod(drain: Drain) -> None:
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("one", {"matchLabels": {"app": "web"}}, allowed=1)
     await drain.budget("two", {"matchLabels": {"app": "web"}}, allowed=1)
-    blocked = "default/web-1 blocked by PDBs one and two, force at 14:05"
+    blocked = "default/web-1 blocked by PDBs one and two, force at 14:05 UTC"
     assert (
         await drain.waits()
         == f"0 of 1 pods gone; {blocked}; the eviction API allows one PDB per pod: delete all but one"
@@ -222,7 +250,7 @@ async def test_one_pods_trouble_does_not_hold_up_the_others(drain: Drain) -> Non
     broken.message = "failed calling webhook pods.example.com"
     drain.world.frame.faults.append(broken)
     words = "default/a-broken blocked: failed calling webhook pods.example.com"
-    assert await drain.waits() == f"0 of 2 pods gone; {words}, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {words}, force at 14:05 UTC"
     assert (await drain.kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
     await drain.waits(force=True)
     assert await drain.names() == set()
@@ -275,10 +303,10 @@ async def test_nobody_waits_for_a_finalizer_for_two_hours(drain: Drain) -> None:
     """Its kubelet lives. After its grace period a pod gets two minutes, and all of this is said."""
     await drain.pod("held", finalizers=["example.com/hold"])
     await drain.waits()
-    assert await drain.waits() == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05"
+    assert await drain.waits() == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05 UTC"
     drain.later(140)
     words = await drain.waits()
-    assert words == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05"
+    assert words == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05 UTC"
     assert "past its grace of" in words
     drain.later(20)
     assert await drain.once() == DrainOutput(pods=1, left=["default/held: still terminating after its grace period"])

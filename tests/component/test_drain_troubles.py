@@ -53,7 +53,14 @@ async def test_without_force_it_is_tried_again_here(drain: Drain) -> None:
     await drain.pod("web-1")
     fault(drain, "patch nodes", code="InternalError", times=1)
     assert not (await drain.fails()).non_retryable
-    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05 UTC"
+
+
+async def test_without_the_right_to_read_budgets_the_refusal_has_the_api_servers_words(drain: Drain) -> None:
+    await drain.pod("web-1", labels={"app": "web"})
+    await drain.budget("web", {"matchLabels": {"app": "web"}})
+    fault(drain, "list poddisruptionbudgets", code="Forbidden", message="no right")
+    assert "default/web-1 blocked: Cannot evict pod as it would violate" in await drain.waits()
 
 
 async def test_one_pod_that_cannot_be_deleted_does_not_keep_the_others(drain: Drain) -> None:

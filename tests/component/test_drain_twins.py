@@ -40,7 +40,7 @@ async def test_every_node_of_the_vm_is_drained(drain: Drain, named: str) -> None
     await drain.pod("real")
     await drain.pod("other", node=TWIN)
     await drain.pod("elsewhere", node="n-2")
-    assert await drain.waits(node_name=named) == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits(node_name=named) == "0 of 2 pods gone, force at 14:05 UTC"
     assert sorted(drain.evicted()) == ["other", "real"]
     for name in (NODE, TWIN):
         found = await node(drain, name)
@@ -127,17 +127,17 @@ async def test_a_node_without_provider_id_is_waited_for_and_not_drained(drain: D
     await registered_anew(drain)
     words = await drain.waits(node_uid=ANOTHER_OBJECT)
     assert words.startswith("node n-1 has no providerID and is not the object that joined, so it is not known whether")
-    assert words.endswith("(or kubelet --provider-id), not for longer than 14:05")
+    assert words.endswith("(or kubelet --provider-id), not for longer than 14:05 UTC")
     assert (drain.evicted(), "unschedulable" in (await node(drain, NODE)).get("spec", {})) == ([], False)
     await drain.kube.patch(f"{NODES}/{NODE}", {"spec": {"providerID": VM}})
-    assert await drain.waits(node_uid=ANOTHER_OBJECT) == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits(node_uid=ANOTHER_OBJECT) == "0 of 1 pods gone, force at 14:05 UTC"
     assert drain.evicted() == ["whose"]
 
 
 async def test_the_object_that_joined_is_drained_by_its_uid(drain: Drain) -> None:
     await registered_anew(drain)
     uid = (await node(drain, NODE))["metadata"]["uid"]
-    assert await drain.waits(node_uid=uid) == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits(node_uid=uid) == "0 of 1 pods gone, force at 14:05 UTC"
     assert drain.evicted() == ["whose"]
 
 

@@ -16,9 +16,9 @@ from temporalio.testing import WorkflowEnvironment
 from resources.calls.drain import DrainOutput
 from simulator.frame import FaultRule
 
-DETACHING = r"waiting for volume pv-a of default/db-a to detach \(until \d\d:\d\d(:\d\d)?\)"
-ATTACHING = r"waiting for volume pv-a of default/db-a to attach to another node \(until \d\d:\d\d(:\d\d)?\)"
-NEXT = "; 1 pod with volumes waits for default/db-a, force at 14:05"
+DETACHING = r"waiting for volume pv-a of default/db-a to detach \(until \d\d:\d\d(:\d\d)? UTC\)"
+ATTACHING = r"waiting for volume pv-a of default/db-a to attach to another node \(until \d\d:\d\d(:\d\d)? UTC\)"
+NEXT = "; 1 pod with volumes waits for default/db-a, force at 14:05 UTC"
 OTHER = "n-2"
 
 
@@ -53,7 +53,7 @@ async def test_one_pod_after_the_other_and_what_is_waited_for(drain: Drain) -> N
     assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}{NEXT}", await drain.waits())
     assert drain.evicted() == ["db-a"]
     await drain.kube.patch(f"{_attachment('a', OTHER)}/status", {"status": {"attached": True}})
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05 UTC"
     assert drain.evicted() == ["db-a", "db-b"]
     await drain.stopped("db-b")
     await drain.detach("b")
@@ -94,7 +94,7 @@ async def test_one_that_a_budget_holds_does_not_hold_the_next(drain: Drain) -> N
     await databases(drain, "b")
     await drain.budget("a", {"matchLabels": {"app": "a"}})
     blocked = "default/db-a blocked by PDB a (0 disruptions allowed)"
-    assert await drain.waits() == f"0 of 2 pods gone; {blocked}, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {blocked}, force at 14:05 UTC"
     assert drain.evicted() == ["db-a", "db-b"]
     await drain.budget("a", {}, allowed=1)
     drain.later(5)
@@ -130,7 +130,7 @@ async def test_a_pod_that_does_not_stop_holds_the_others_no_longer_than_that(dra
     assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('db-a')}{NEXT}"
     assert drain.evicted() == ["db-a"]
     drain.later(60)
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05 UTC"
     assert drain.evicted() == ["db-a", "db-b"]
     await drain.stopped("db-b")
     await drain.detach("b")

@@ -109,11 +109,11 @@ async def for_its_cluster_to_forget_it(machines: Machines) -> str:
     "waits",
     [
         for_its_class,
-        for_its_node,
         for_a_drain,
-        for_the_end_of_its_vm,
-        for_its_post_start_update,
-        for_its_cluster_to_forget_it,
+        pytest.param(for_its_node, marks=pytest.mark.exhaustive),
+        pytest.param(for_the_end_of_its_vm, marks=pytest.mark.exhaustive),
+        pytest.param(for_its_post_start_update, marks=pytest.mark.exhaustive),
+        pytest.param(for_its_cluster_to_forget_it, marks=pytest.mark.exhaustive),
     ],
 )
 async def test_a_machine_that_waits_begins_a_new_run_after_many_messages(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from activitykit import Deeds, deeds, running
+from activitykit import Attempts, attempts, running
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 
@@ -32,7 +32,7 @@ from resources.errors import ErrorClass
 from resources.machine.facts import VmFacts
 from resources.machine.manifest import SecretRef
 
-__all__ = ["deeds", "running"]  # fixtures
+__all__ = ["attempts", "running"]  # fixtures
 
 NOW = datetime(2030, 2, 3, tzinfo=UTC)
 LISTING = timedelta(seconds=60)
@@ -72,33 +72,35 @@ class Cloud:
 
 
 class Watch:
-    def __init__(self, deeds: Deeds, cloud: Cloud) -> None:
-        self.deeds, self.cloud, self.now = deeds, cloud, NOW
+    def __init__(self, attempts: Attempts, cloud: Cloud) -> None:
+        self.attempts, self.cloud, self.now = attempts, cloud, NOW
         account = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="credentials"))
         self.input = InstancesInput(cluster="demo", account=account, interval=LISTING, duration=timedelta(hours=1))
 
     async def attempt(self) -> ApplicationError:
         """Makes the next attempt, as late as the one before it has said."""
-        failure = await self.deeds.fails(InstancesActivities(self.deeds.deps).watch_instances, self.input, self.now)
+        failure = await self.attempts.fails(
+            InstancesActivities(self.attempts.deps).watch_instances, self.input, self.now
+        )
         assert failure.next_retry_delay is not None
         self.now += failure.next_retry_delay
         return failure
 
     @property
     def told(self) -> list[VmFacts]:
-        return [argument for name, argument in self.deeds.client.signals if name == "observe_vm"]
+        return [argument for name, argument in self.attempts.client.signals if name == "observe_vm"]
 
     @property
     def news(self) -> list[CloudReachability]:
-        return [argument for name, argument in self.deeds.client.signals if name == "cloud_reachability"]
+        return [argument for name, argument in self.attempts.client.signals if name == "cloud_reachability"]
 
 
 @pytest.fixture
-def watch(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+def watch(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     cloud = Cloud()
     monkeypatch.setattr(instances, "PROBE_PATIENCE", 0.3)
-    monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
-    yield Watch(deeds, cloud)
+    monkeypatch.setattr(attempts.deps, "driver", lambda _: cloud)
+    yield Watch(attempts, cloud)
     cloud.thawed.set()
 
 
@@ -166,14 +168,14 @@ GONE_VM, OTHERS_VM = "aws:///eu-west-1/i-2", "aws:///eu-west-1/i-3"
 async def test_a_watch_that_was_lost_with_all_that_it_knew(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines of its classes are told of their VMs once more, even of one that is gone; none a second time."""
     listed = Listed(("m-1", VM.provider_id, "big"), ("m-2", GONE_VM, "big"), ("m-3", OTHERS_VM, "small"))
-    monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
+    monkeypatch.setattr(watch.attempts.client, "list_workflows", listed, raising=False)
     watch.cloud.account = "1"
     watch.input = watch.input.model_copy(update={"remember": ["big"]})
     for _ in range(2):
         await watch.attempt()
         watch.now += LISTING
     assert [(f.provider_id, f.state) for f in watch.told] == [(VM.provider_id, "running"), (GONE_VM, "gone")]
-    told = [argument for name, argument in watch.deeds.client.signals if name == "vms_told"]
+    told = [argument for name, argument in watch.attempts.client.signals if name == "vms_told"]
     assert [(t.told, t.owner) for t in told] == [({}, "1")]
 
 
@@ -182,7 +184,7 @@ async def test_vms_of_which_nobody_knows_that_they_were_in_this_account(
 ) -> None:
     """The Secret opens another account now, or the account has lost all its VMs: an empty list does not say which."""
     listed = Listed(("m-2", GONE_VM, "big"))
-    monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
+    monkeypatch.setattr(watch.attempts.client, "list_workflows", listed, raising=False)
     watch.input = watch.input.model_copy(update={"remember": ["big"]})
     watch.cloud.vms = []
     await watch.attempt()

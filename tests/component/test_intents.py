@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from poolworkflowkit import Pool, new_pool, spec
+from pools.workflow import Pool, new_pool, spec
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode

@@ -156,7 +156,7 @@ async def test_the_command_line_outlives_a_token_too(
         plugin.gives(token=NEW)
         assert (await cluster.get(NODES))["items"] == []
     plugin.does("raise SystemExit(3)")
-    with pytest.raises(HostlerError, match=r"exit code 3.*clusters\.demo\.kubeconfig"):
+    with pytest.raises(HostlerError, match=r"clusters\.demo\.kubeconfig.*exit code 3"):
         async with connect_cluster(settings, "demo"):
             pass
 
@@ -387,7 +387,7 @@ async def test_a_token_file_goes_before_a_token(server: Server, tmp_path: Path) 
     [
         (f"users: [{{{CANARY}", "not YAML"),
         (CANARY, "not a kubeconfig"),
-        ("{contexts: [], clusters: [], users: []}", "current-context"),
+        ("{contexts: [], clusters: [], users: []}", "has no current-context: set one, or clusters.demo.context"),
         ("{current-context: x, contexts: [], clusters: [], users: []}", "x in .*contexts"),
     ],
 )
@@ -397,7 +397,7 @@ async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str, words: st
     with pytest.raises(SettingsError, match=words) as e:
         await Kube.connect("demo", ClusterSettings(), str(file))
     assert CANARY not in str(e.value)
-    with pytest.raises(SettingsError, match="there is none"):
+    with pytest.raises(SettingsError, match=r"another \(clusters\.demo\.kubeconfig\): there is no such file"):
         await Kube.connect("demo", ClusterSettings(), str(tmp_path / "another"))
 
 

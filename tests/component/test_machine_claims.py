@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from memberkit import Pool, listening
+from machines import Pool, listening
 from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
@@ -224,7 +224,7 @@ async def test_the_looks_at_the_health_deadline_do_not_believe_it_either(
     assert [r.vm for r in await pool.heard() if r.vm is Vm.GONE] == []
 
 
-@pytest.mark.parametrize("claimed", ["stopped", "terminating"])
+@pytest.mark.parametrize("claimed", ["stopped", pytest.param("terminating", marks=pytest.mark.exhaustive)])
 async def test_a_stopped_vm_whose_kubelet_lives_runs(
     temporal: WorkflowEnvironment, machines: Machines, claimed: str
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from memberkit import listening
+from machines import listening
 from stubs import (
     SICK,
     TEN,

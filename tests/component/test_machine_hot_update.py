@@ -8,9 +8,7 @@ from datetime import timedelta
 
 import pytest
 from lifekit import DEADLINE, eventually
-from stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state
-from temporalio.testing import WorkflowEnvironment
-from updatekit import (
+from machines import (
     CLASS,
     another,
     apply,
@@ -27,10 +25,13 @@ from updatekit import (
     until_told,
     updated,
 )
+from stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state
+from temporalio.testing import WorkflowEnvironment
 
 from planners.provider_spec import spec_hash
 from resources.calls.cloud import CreateOutput, StatusOutput, UpdateOutput
 from resources.errors import ErrorClass
+from resources.intents import Intent
 from resources.machine.manifest import SecretRef
 from resources.machine.state import ClassSnapshot, Phase
 from resources.timings import Timings
@@ -69,6 +70,23 @@ async def test_a_changed_tag_is_one_call_and_no_other_machine(machines: Machines
         assert getattr(after.status, same) == getattr(before.status, same)
 
 
+async def test_a_run_ends_between_two_updates(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """An update that is followed by the next one, always, would keep its run until the server ends it."""
+    handle, now, hold = await held(machines)
+    run = (await handle.describe()).run_id
+    await tell(handle, tagged(now, 2, "b"))
+    await machines.stubs.until_called("update_machine", 2)  # the first one was the post-start update
+    await tell(handle, tagged(now, 3, "c"))
+    await handle.signal("renew", Intent(id="r"))
+    hold.set()
+    await updated(handle, 3)
+    assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["b", "c"]
+    history = await temporal.client.get_workflow_handle(handle.id, run_id=run).fetch_history()
+    scheduled = [e.activity_task_scheduled_event_attributes.activity_type.name for e in history.events]
+    assert scheduled.count("update_machine") == 2
+    assert (await handle.describe()).run_id != run
+
+
 def reversed_tags(now: ClassSnapshot) -> ClassSnapshot:
     return another(now, 2, vmTags=dict(reversed(now.provider_spec["vmTags"].items())))
 
@@ -84,22 +102,21 @@ SAME: dict[str, Callable[[ClassSnapshot], ClassSnapshot]] = {
 }
 
 
-@pytest.mark.parametrize("change", SAME.values(), ids=SAME.keys())
-async def test_a_change_without_effect_is_no_call(
-    machines: Machines, change: Callable[[ClassSnapshot], ClassSnapshot]
-) -> None:
+async def test_a_change_without_effect_is_no_call(machines: Machines) -> None:
     handle = await running(machines)
-    same = change((await state(handle)).machine_class)
-    await tell(handle, same)
-    await until_told(machines, (CLASS, 2, 2, "Updated"))
-    after = await state(handle)
-    assert (after.machine_class, after.status.applied_generation) == (same, 2)
-    assert after.status.conditions == []
+    for generation, (what, change) in enumerate(SAME.items(), 2):
+        same = change((await state(handle)).machine_class).model_copy(update={"generation": generation})
+        await tell(handle, same)
+        await until_last_told(machines, (CLASS, generation, generation, "Updated"))
+        after = await state(handle)
+        assert (after.machine_class, after.status.applied_generation) == (same, generation), what
+        assert after.status.conditions == []
+    assert machines.stubs.told() == [(CLASS, n, n, "Updated") for n in range(2, 2 + len(SAME))]
     assert machines.stubs.hot_updates() == []
-    await tell(handle, tagged(same, 3, "b"))
-    await updated(handle, 3)
+    await tell(handle, tagged(same, 9, "b"))
+    await updated(handle, 9)
     (call,) = machines.stubs.hot_updates()
-    assert call.target.credentials_secret_ref == same.credentials_secret_ref
+    assert call.target.credentials_secret_ref == SecretRef(name="fresh") == same.credentials_secret_ref
 
 
 async def test_an_empty_specific_field_is_not_an_absent_one(machines: Machines) -> None:
@@ -308,7 +325,7 @@ async def test_a_machine_that_is_being_deleted_is_not_updated(machines: Machines
     await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 3)
     hold.set()
     result = await handle.result()
-    assert [h["reason"] for h in result["journal"]].count("Updated") == 1
+    assert [h.reason for h in result.journal].count("Updated") == 1
     assert len(machines.stubs.hot_updates()) == 1
 
 
@@ -364,8 +381,8 @@ async def test_a_deletion_does_not_wait_for_the_call(machines: Machines) -> None
     await asked_for(machines, 1)
     await delete(handle)
     result = await asyncio.wait_for(handle.result(), DEADLINE)  # the call is still held
-    assert result["journal"][-1]["reason"] == "Gone"
-    assert [h["reason"] for h in result["journal"] if h["reason"].startswith("Update")] == []
+    assert result.journal[-1].reason == "Gone"
+    assert [h.reason for h in result.journal if h.reason.startswith("Update")] == []
     hold.set()
     assert len(machines.stubs.hot_updates()) == 1
 

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 import pytest
 import pytest_asyncio
 from machinelives import END, START, Edge, lives
-from pagekit import parse, typed
-from reasonkit import ROOT, everything, find
+from pagekit import everything, find, parse, typed
+from paths import ROOT
 from temporalio.testing import WorkflowEnvironment
 
 from activities.cloud.machine import RAREST
@@ -118,7 +118,7 @@ def changes() -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "enter":
                 yield ast.unparse(node.args[0]), ast.unparse(node.args[1])
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("status.phase"):
-                assert (file.stem, ast.unparse(node)) == ("entity", "self.status.phase = phase")
+                assert (file.stem, ast.unparse(node)) == ("record", "self.status.phase = phase")
 
 
 def test_the_diagram_has_every_phase_and_reason_that_the_code_can_make() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from memberkit import Pool, listening
+from machines import Pool, listening
 from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
@@ -146,7 +146,13 @@ async def test_the_watchs_good_news_takes_it_back_too(
     assert since_asked(await pool.heard()) == [("Unknown", True), ("Running", False)]
 
 
-@pytest.mark.parametrize("change", [{"healthTimeout": "9h"}, {"disableHealthTimeout": True}], ids=["more", "never"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"healthTimeout": "9h"}, id="more"),
+        pytest.param({"disableHealthTimeout": True}, id="never", marks=pytest.mark.exhaustive),
+    ],
+)
 async def test_more_time_takes_it_back(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool, change: dict[str, Any]
 ) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-import pytest
 import pytest_asyncio
 from lifekit import eventually
-from preservekit import FULL, HOUR, SOON, Kept, keeping, noted, when
+from preservation.machine import FULL, HOUR, SOON, Kept, keeping, noted, when
 from temporalio.testing import WorkflowEnvironment
 
 from planners.machine.preservation import WARN_BEFORE
@@ -73,31 +72,41 @@ async def test_now_preserves_a_running_machine_for_72_hours(kept: Kept) -> None:
     assert again.status.preserve.expiry_time == when(again, "Preserved") + FULL
 
 
-async def test_what_a_person_had_set_is_there_at_the_end(kept: Kept) -> None:
-    """I10, MCM P18, P20: scale-down-disabled and the cordon."""
-    await kept.run()
-    kept.node.write({SCALE_DOWN_DISABLED: "true"}, cordon=True)
-    await kept.annotate("now")
-    await kept.shows("Running:Preserved")
-    await kept.node.becomes(lambda n: n.protection[1], "marked")
-    await kept.annotate("false")
-    await kept.shows("Running")
-    await kept.node.becomes(lambda n: not n.protection[1], "released")
-    assert kept.node.annotations == {SCALE_DOWN_DISABLED: "true", PRESERVE_ANNOTATION: "false"}
-    assert kept.node.cordoned
-
-
-@pytest.mark.parametrize("theirs", ["false", None], ids=["false", "removed"])
-async def test_scale_down_disabled_is_set_back(kept: Kept, theirs: str | None) -> None:
-    """Seed 003, note 6."""
+async def test_a_running_machine_is_kept_and_released_by_its_annotation(kept: Kept) -> None:
+    """Seed 003, point 8 and note 6; MCM P5, P13."""
     await kept.run()
     await kept.annotate("now")
     await kept.node.becomes(lambda n: n.protection == ("true", True))
-    await kept.news()
-    kept.node.write({SCALE_DOWN_DISABLED: theirs})
-    await kept.news()
-    await kept.node.becomes(lambda n: n.protection == ("true", True), "set back")
-    assert (await kept.state()).status.shown_phase == "Running:Preserved"
+    for theirs in ("false", None):
+        await kept.under_way("preserve_node", so=False)
+        await kept.news()
+        kept.node.write({SCALE_DOWN_DISABLED: theirs})
+        await kept.news()
+        await kept.node.becomes(lambda n: n.protection == ("true", True), "set back")
+        assert (await kept.state()).status.shown_phase == "Running:Preserved"
+    await kept.annotate("false")
+    over = await kept.shows("Running")
+    assert noted(over, "Released") == ["preserve=false ends it"]
+    await kept.node.becomes(lambda n: n.annotations == {PRESERVE_ANNOTATION: "false"}, "only his own word")
+
+    # An annotation that is removed releases like `false`.
+    await kept.annotate("now")
+    await kept.shows("Running:Preserved")
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    await kept.annotate(None)
+    over = await kept.noted("Released", 2)
+    assert noted(over, "Released")[1] == "the annotation that asked for it was removed"
+    await kept.node.becomes(lambda n: n.annotations == {})
+
+    # What a person had set is there at the end (I10; MCM P18, P20): scale-down-disabled and the cordon.
+    kept.node.write({SCALE_DOWN_DISABLED: "true"}, cordon=True)
+    await kept.annotate("now")
+    await kept.node.becomes(lambda n: n.protection[1], "marked")
+    await kept.annotate("false")
+    await kept.noted("Released", 3)
+    await kept.node.becomes(lambda n: not n.protection[1], "released")
+    assert kept.node.annotations == {SCALE_DOWN_DISABLED: "true", PRESERVE_ANNOTATION: "false"}
+    assert kept.node.cordoned
 
 
 # -- use case 2: `when-failed` ----------------------------------------------------------------------------------------
@@ -141,17 +150,6 @@ async def test_when_failed_keeps_the_vm_until_the_expiry(kept: Kept) -> None:
 # -- use case 4: early release ----------------------------------------------------------------------------------------
 
 
-async def test_false_releases_a_running_machine(kept: Kept) -> None:
-    """Seed 003, point 8; MCM P5."""
-    await kept.run()
-    await kept.annotate("now")
-    await kept.node.becomes(lambda n: n.protection == ("true", True))
-    await kept.annotate("false")
-    over = await kept.shows("Running")
-    assert noted(over, "Released") == ["preserve=false ends it"]
-    await kept.node.becomes(lambda n: n.annotations == {PRESERVE_ANNOTATION: "false"}, "only his own word")
-
-
 async def test_false_terminates_a_failed_machine(kept: Kept) -> None:
     await kept.run()
     await kept.annotate("when-failed")
@@ -160,17 +158,6 @@ async def test_false_terminates_a_failed_machine(kept: Kept) -> None:
     await kept.annotate("false")
     gone = await kept.ended()
     assert gone["Released"] <= gone["VMDeleted"] < until - 71 * HOUR
-
-
-async def test_an_annotation_that_is_removed_releases_like_false(kept: Kept) -> None:
-    """MCM P13."""
-    await kept.run()
-    await kept.annotate("now")
-    await kept.node.becomes(lambda n: n.protection == ("true", True))
-    await kept.annotate(None)
-    over = await kept.shows("Running")
-    assert noted(over, "Released") == ["the annotation that asked for it was removed"]
-    await kept.node.becomes(lambda n: n.annotations == {})
 
 
 async def test_an_invalid_value_changes_nothing_and_is_said(kept: Kept) -> None:

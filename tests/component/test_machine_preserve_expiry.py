@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
-import updatekit
-from preservekit import SOON, Kept, keeping, noted, when
+from machines import tagged, tell
+from preservation.machine import SOON, Kept, keeping, noted, when
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -90,7 +90,7 @@ async def test_while_a_fresh_look_waits_for_a_worker(kept: Kept) -> None:
     await kept.says("preserve", PreserveIntent())
     await kept.shows("Running:Preserved")
     await kept.ill()
-    await kept.skip(timedelta(minutes=8, seconds=50))
+    await kept.skip(timedelta(minutes=8, seconds=56))
     await kept.away(kept.queues[1])
     await kept.under_way("look_at_node")
     until = await ends_soon(kept)
@@ -122,7 +122,7 @@ async def test_while_the_nodes_template_waits_for_a_worker(kept: Kept) -> None:
 async def test_while_the_update_of_its_vm_waits_for_a_worker(kept: Kept) -> None:
     await preserved(kept)
     await kept.away(kept.queues[0])
-    await updatekit.tell(kept.handle, updatekit.tagged((await kept.state()).machine_class, 2, "blue"))
+    await tell(kept.handle, tagged((await kept.state()).machine_class, 2, "blue"))
     await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "HotUpdate", "the update")
     until = await ends_soon(kept)
     over = await kept.shows("Running")

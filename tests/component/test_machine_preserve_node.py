@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from preservekit import SOON, Kept, keeping, noted, when
+from preservation.machine import SOON, Kept, keeping, noted, when
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -203,7 +203,7 @@ async def test_a_cordon_that_could_not_be_lifted_yet_is_lifted_after_the_end(kep
 async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
     """Our former cordon was being lifted as the machine failed again: the drain comes after that."""
     brief = timedelta(milliseconds=300)
-    await kept.run(health_timeout=timedelta(seconds=3), timings=Timings(settle=brief, confirm=brief))
+    await kept.run(health_timeout=timedelta(seconds=2), timings=Timings(settle=brief, confirm=brief))
     await kept.annotate("when-failed")
     await kept.ill()
     await kept.shows("Failed:Preserved")

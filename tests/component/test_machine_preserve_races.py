@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-from memberkit import Pool, listening
-from preservekit import SOON, Kept, keeping, noted
+from machines import Pool, listening
+from preservation.machine import SOON, Kept, keeping, noted
 from stubs import VM, classified, looked
 from temporalio.testing import WorkflowEnvironment
 
@@ -105,7 +105,7 @@ async def test_a_request_that_comes_after_the_question_is_told(member: Kept) -> 
     await member.ended()
 
 
-@pytest.mark.parametrize("slot", [True, False])
+@pytest.mark.parametrize("slot", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(member: Kept, slot: bool) -> None:
     await member.run()
     await member.annotate("when-failed")

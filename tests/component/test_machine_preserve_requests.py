@@ -9,16 +9,15 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 import pytest_asyncio
-from memberkit import listening
-from preservekit import HOUR, Kept, keeping, noted, when
+from machines import listening
+from preservation.machine import HOUR, Kept, keeping, noted, when
 from stubs import VM, reason
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.preservation import ExtendIntent, PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
-from resources.machine.state import Attempt, Phase
+from resources.machine.state import ApplyIntent, Attempt, Phase
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 from workflows.machine.details import details
 
@@ -75,25 +74,46 @@ async def test_a_time_without_a_zone_is_utc(kept: Kept) -> None:
     await kept.until(lambda s: s.status.preserve.expiry_time == soon + HOUR, "the later time")
 
 
-@pytest.mark.parametrize("name", ["preserve", "extend"])
-@pytest.mark.parametrize(
-    ("long", "words"),
-    [
-        pytest.param({"lasts": "87600000h"}, "lasts: longer than 87600h, ten years", id="lasts"),
-        pytest.param({"until": "9999-12-31T00:00:00Z"}, "until: 9999-12-31T00:00:00+00:00 is not between", id="until"),
-    ],
-)
-async def test_times_that_nobody_means_are_refused(kept: Kept, name: str, long: dict[str, str], words: str) -> None:
-    await kept.run()
-    if name == "extend":
-        await kept.says("preserve", PreserveIntent())
-        await kept.shows("Running:Preserved")
-    refused = await kept.refuses(name, long)
-    assert words in refused
-    await kept.handle.signal(name, long)
-    seen = await kept.noted("Refused")
-    (noted_too,) = noted(seen, "Refused")
-    assert words in noted_too
+# -- by the annotation of its manifest (seed 003, points 3 to 5 and note 3) --------------------------------------------
+
+
+async def test_a_manifest_asks_from_the_beginning_and_by_its_changes(kept: Kept) -> None:
+    given = {PRESERVE_ANNOTATION: "now"}
+    state = kept.machines.new_state("m-1").model_copy(update={"annotations": given})
+    kept.handle = kept.machines.client.get_workflow_handle((await kept.machines.start(state)).id)
+    await reason(kept.handle, "NodeNotSeen")
+    await kept.news()
+    seen = await kept.shows("Running:Preserved")
+    assert (seen.status.preserve.own.value, seen.status.preserve.source) == (NOW, PreservedBy.ASKED)
+
+    def wish(**meta: dict[str, str]) -> ApplyIntent:
+        assert state.machine_class is not None
+        return ApplyIntent(id=uuid.uuid4().hex, spec=state.spec, machine_class=state.machine_class, **meta)  # type: ignore[arg-type]
+
+    async def apply(annotations: dict[str, str], **labels: str) -> str:
+        return await kept.says("apply", wish(labels=labels, annotations=annotations))
+
+    assert await apply(given) == "unchanged"
+    assert await apply({}) == "configured; preserve=now is withdrawn"
+    over = await kept.shows("Running")
+    assert noted(over, "Released") == ["the annotation that asked for it was removed"]
+    await kept.annotate("false")
+    assert await apply({PRESERVE_ANNOTATION: "when-failed"}) == (
+        "configured; preserve=when-failed is the machine's own value, but its node's annotation preserve=false takes "
+        "precedence"
+    )
+    assert await apply({PRESERVE_ANNOTATION: "when-failed"}, team="a") == "configured"
+    asked = await kept.state()
+    assert (asked.labels, asked.status.preserve.own.value) == ({"team": "a"}, WHEN_FAILED)
+    refused = await kept.refuses("apply", wish(labels={"a b": ""}))
+    assert 'labels: Invalid value: "a b": name part must consist of' in refused
+    await kept.handle.signal("apply", wish(annotations={"a b": ""}))
+    (said,) = noted(await kept.noted("Refused"), "Refused")
+    assert said.startswith("signal 'apply': annotations: Invalid value: \"a b\"")
+    await kept.annotate(None)
+    await kept.ill()
+    await kept.fail()
+    await kept.shows("Failed:Preserved")
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -153,20 +173,15 @@ async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
     assert (await kept.state()).status.shown_phase == "Failed"
 
 
-@pytest.mark.parametrize("value", [NOW, WHEN_FAILED])
-@pytest.mark.parametrize("lasts", [None, HOUR], ids=["no time", "a time"])
-async def test_who_wants_one_for_longer_that_is_kept_by_its_annotation_extends_it(
-    kept: Kept, value: PreserveValue, lasts: timedelta | None
-) -> None:
+async def test_who_wants_one_for_longer_that_is_kept_by_its_annotation_extends_it(kept: Kept) -> None:
     """Removing the annotation, or setting another, would end what it has caused."""
     await kept.run()
     await kept.annotate("when-failed")
     await kept.fail()
     seen = await kept.shows("Failed:Preserved")
-    if lasts is None and value is WHEN_FAILED:
-        said = await kept.says("preserve", PreserveIntent(value=value))
-        assert said.startswith("machine m-1 is preserved already, until ")
-    else:
+    said = await kept.says("preserve", PreserveIntent(value=WHEN_FAILED))
+    assert said.startswith("machine m-1 is preserved already, until ")
+    for value, lasts in ((NOW, None), (NOW, HOUR), (WHEN_FAILED, HOUR)):
         refused = await kept.refuses("preserve", PreserveIntent(value=value, lasts=lasts))
         assert refused == already(kept, seen.status.preserve.expiry_time)
     assert await kept.refuses("preserve", PreserveIntent(value=FALSE)) == (

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cloud import CreateOutput, StatusOutput
-from resources.calls.drain import DrainInput, DrainOutput
+from resources.calls.drain import DrainBlocked, DrainInput, DrainOutput
 from resources.cluster.news import AccountNews
 from resources.errors import (
     CODE_OF,
@@ -64,7 +64,9 @@ async def test_creation_deadline_is_exact_and_not_moved_by_retries(
     assert failed.journal[-1].reason == "CreationTimeout"
     late = failed.journal[-1].time - failed.created - timedelta(minutes=25)
     assert timedelta(0) <= late < timedelta(seconds=2)
-    assert "limit 100" in failed.journal[-1].message
+    assert failed.journal[-1].message.startswith("limit 100 (for 25m); not Running within creationTimeout (25m)")
+    assert failed.status.waiting_for.reason == "QuotaExceeded", "a person sees what held it up, and not the clock"
+    assert failed.status.waiting_for.since == failed.journal[1].time
     assert len(machines.stubs.called("create_machine")) == 3  # at 0, 10 and 20 minutes
 
 
@@ -370,14 +372,43 @@ async def test_a_deletion_without_credentials_says_what_would_end_it(machines: M
         assert way in words
 
 
+@pytest.mark.parametrize("asked", [False, True])
+async def test_a_deletion_says_whether_a_vm_was_ever_asked_for(machines: Machines, asked: bool) -> None:
+    missing = ErrorInfo.of(ErrorClass.AUTH, "Secret default/demo-aws does not exist in cluster demo")
+    failure = ApplicationError(missing.message, missing, type=MISSING_CREDENTIALS, non_retryable=True)
+    first = [classified(ErrorClass.AUTH, "no right to create")] if asked else []
+    machines.stubs.then("create_machine", *first, failure)
+    timings = Timings(poll=timedelta(seconds=1), retry={ErrorClass.AUTH: timedelta(seconds=0.1)})
+    handle = await machines.start(machines.new_state("m-1", timings=timings))
+    await reason(handle, "CredentialsMissing")
+    await handle.execute_update(MachineWorkflow.delete, a_delete())
+    await handle.result()
+    (call,) = machines.stubs.called("delete_machine")
+    assert call.asked is asked
+
+
+async def test_doubtful_user_data_stands_in_the_story(machines: Machines) -> None:
+    made = CreateOutput(provider_id=VM, node_name=NODE, doubts=["<<BOOTSTRAP_TOKN>> is no placeholder"])
+    machines.stubs.then("create_machine", made)
+    handle = await machines.start(machines.new_state("m-1"))
+    seen = await reason(handle, "NodeNotSeen")
+    (words,) = [h.message for h in seen.journal if h.reason == "UserDataDoubtful"]
+    assert "<<BOOTSTRAP_TOKN>>" in words
+
+
 async def test_force_shortens_a_drain_under_way(machines: Machines) -> None:
+    """What was in the way stands in the story."""
     handle = await running(machines)
     machines.stubs.then("drain_node", not_yet("blocked", timedelta(days=1)))
     await handle.execute_update(MachineWorkflow.delete, a_delete())
     await machines.stubs.until_called("drain_node")
+    for _ in range(2):  # said again by a worker that did not live to note that it was said
+        await handle.signal(MachineWorkflow.drain_blocked, DrainBlocked(message="default/web-1 blocked by PDB web"))
     answer = await handle.execute_update(MachineWorkflow.delete, a_delete(force=True))
     assert "with force" in answer.message
-    await handle.result()
+    result = await handle.result()
+    said = [h.message for h in result.journal if h.reason == "DrainBlocked"]
+    assert said == ["default/web-1 blocked by PDB web"]
     assert [i.force for i in machines.stubs.called("drain_node")] == [False, True]
     assert len(machines.stubs.called("delete_machine")) == 1  # clean-up is never skipped
 
@@ -541,15 +572,19 @@ async def _another_run(handle: Handle, run: str) -> bool:
 async def test_many_messages_renew_by_themselves(machines: Machines) -> None:
     handle = machines.client.get_workflow_handle((await running(machines)).id)
     run = (await handle.describe()).run_id
-    for n in range(420):
-        await handle.signal(MachineWorkflow.observe, machines.facts(addresses=[f"10.0.0.{n % 250}"]))
+    for first in range(0, 420, 60):
+        facts = [machines.facts(addresses=[f"10.0.0.{n % 250}"]) for n in range(first, first + 60)]
+        await asyncio.gather(*(handle.signal(MachineWorkflow.observe, each) for each in facts))
     await eventually(lambda: _another_run(handle, run), what="a new run")
     last = machines.facts(addresses=["10.9.9.9"])
     await handle.signal(MachineWorkflow.observe, last)
     await eventually(lambda: state(handle), lambda s: s.node == last, "the last fact")
 
 
-@pytest.mark.parametrize("failing", ["delete_machine", "forget_machine", "drain_node"])
+@pytest.mark.parametrize(
+    "failing",
+    ["delete_machine", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("forget_machine", "drain_node"))],
+)
 async def test_what_is_tried_for_ever_does_not_grow_a_history_for_ever(
     temporal: WorkflowEnvironment, machines: Machines, failing: str
 ) -> None:

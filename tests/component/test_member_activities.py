@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from activitykit import Deeds
+from activitykit import Attempts
 from kubekit import NODES, Obj, new_world
 from lifekit import eventually, examples
 from temporalio import workflow
@@ -80,9 +80,9 @@ class GoneMachine:
 class Pool:
     """A pool's activities, with a test's own cluster and a task queue that nobody polls."""
 
-    def __init__(self, deeds: Deeds, cluster: str) -> None:
-        self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
-        self.activities, self.marks = MemberActivities(deeds.deps), MarkActivities(deeds.deps)
+    def __init__(self, attempts: Attempts, cluster: str) -> None:
+        self.attempts, self.cluster, self.client = attempts, cluster, attempts.deps.client
+        self.activities, self.marks = MemberActivities(attempts.deps), MarkActivities(attempts.deps)
         self.ref = OwnerRef(cluster=cluster, name="p")
         self.asked: set[str] = set()
         """Machines that should be started: visibility may not list them yet when the test is over."""
@@ -95,11 +95,11 @@ class Pool:
         (manifest,) = examples("of-pool").machines
         state = MachineState(name="", cluster=self.cluster, spec=manifest.spec, queue_prefix=self.cluster, pool=pool)
         input = StartMachinesInput(names=list(names), state=state.model_copy(update=fields))
-        return await self.deeds.attempt(self.activities.start_machines, input)
+        return await self.attempts.attempt(self.activities.start_machines, input)
 
     async def tell(self, *names: str, **message: Any) -> TellMachinesOutput:
         input = TellMachinesInput(cluster=self.cluster, names=list(names), **message)
-        return await self.deeds.attempt(self.activities.tell_members, input)
+        return await self.attempts.attempt(self.activities.tell_members, input)
 
     async def end(self) -> None:
         ids = {machine_id(self.cluster, name) for name in self.asked}
@@ -110,7 +110,7 @@ class Pool:
 
     async def forget(self, *classes: str) -> None:
         input = ForgetPoolInput(cluster=self.cluster, name="p", classes=list(classes))
-        await self.deeds.attempt(self.activities.forget_pool, input)
+        await self.attempts.attempt(self.activities.forget_pool, input)
 
     # -- its nodes
 
@@ -118,31 +118,31 @@ class Pool:
         taint = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
         labels = {MACHINE_NAME_LABEL: machine}
         metadata = {"name": name or machine, "labels": labels, "annotations": {"color": "blue"} | annotations}
-        made: Obj = await self.deeds.world.kube.create(NODES, {"metadata": metadata, "spec": {"taints": [taint]}})
+        made: Obj = await self.attempts.world.kube.create(NODES, {"metadata": metadata, "spec": {"taints": [taint]}})
         return made
 
     async def mark(self, *machines: str, on: bool = True) -> None:
         input = MarkNodesInput(cluster=self.cluster, pool="p", machines=list(machines), on=on)
-        await self.deeds.attempt(self.marks.mark_nodes, input)
+        await self.attempts.attempt(self.marks.mark_nodes, input)
 
     async def annotate(self, name: str, **annotations: str | None) -> None:
         """Annotates as a person does."""
         body = {"metadata": {"annotations": annotations}}
-        await self.deeds.world.kube.patch(f"{NODES}/{name}", body)
+        await self.attempts.world.kube.patch(f"{NODES}/{name}", body)
 
     async def annotations(self, name: str) -> dict[str, str]:
         """Annotations without the one that does not concern us."""
-        found = (await self.deeds.world.kube.get(f"{NODES}/{name}"))["metadata"]["annotations"]
+        found = (await self.attempts.world.kube.get(f"{NODES}/{name}"))["metadata"]["annotations"]
         return {k: v for k, v in found.items() if k != "color"}
 
     async def taints(self, name: str) -> list[str]:
         """Taints without those that the API server itself sets."""
-        found = (await self.deeds.world.kube.get(f"{NODES}/{name}"))["spec"]["taints"]
+        found = (await self.attempts.world.kube.get(f"{NODES}/{name}"))["spec"]["taints"]
         others = (t for t in found if not t["key"].startswith("node.kubernetes.io/"))
         return [f"{t['key']}={t['value']}:{t['effect']}" for t in others]
 
     def fault(self, operation: str, **rule: Any) -> None:
-        self.deeds.world.frame.faults.append(FaultRule(operation=operation, **rule))
+        self.attempts.world.frame.faults.append(FaultRule(operation=operation, **rule))
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def pool(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[P
         kubeconfig.write_text(world.kube.kubeconfig())
         settings = Settings(queue_prefix=cluster, clusters={cluster: ClusterSettings(kubeconfig=kubeconfig)})
         deps = Deps(settings, temporal.client)
-        made = Pool(Deeds(world, None, deps, None), cluster)
+        made = Pool(Attempts(world, None, deps, None), cluster)
         try:
             yield made
         finally:
@@ -211,7 +211,7 @@ async def test_without_a_time_a_machine_was_created_when_it_was_first_asked_for(
     (manifest,) = examples("of-pool").machines
     state = MachineState(name="", cluster=pool.cluster, spec=manifest.spec, queue_prefix=pool.cluster)
     input = StartMachinesInput(names=["a"], state=state)
-    await pool.deeds.attempt(pool.activities.start_machines, input, scheduled=CREATED)
+    await pool.attempts.attempt(pool.activities.start_machines, input, scheduled=CREATED)
     assert await (await pool.machine("a").describe()).memo_value("created") == CREATED.isoformat()
 
 
@@ -224,12 +224,12 @@ async def test_one_that_cannot_be_started_keeps_none_of_the_others(pool: Pool) -
             raise RPCError("not now", RPCStatusCode.UNAVAILABLE, b"")
         started.append(state.name)
 
-    pool.deeds.deps.client = SimpleNamespace(start_workflow=start)  # type: ignore[assignment]
+    pool.attempts.deps.client = SimpleNamespace(start_workflow=start)  # type: ignore[assignment]
     with pytest.raises(RPCError, match="not now"):
         await pool.start(*names)
     assert sorted(started) == sorted(names[1:])
-    assert pool.deeds.heartbeat[0]["message"] == f"{len(names) - 1} of {len(names)} machines started"
-    pool.deeds.deps.client = server
+    assert pool.attempts.heartbeat[0]["message"] == f"{len(names) - 1} of {len(names)} machines started"
+    pool.attempts.deps.client = server
     assert await pool.start(*names) == StartMachinesOutput()
 
 
@@ -288,10 +288,10 @@ async def test_one_that_was_started_meanwhile_is_told_by_the_next_attempt(pool: 
     def handle(id: str, **_: Any) -> Any:
         return SimpleNamespace(id=id, signal=nobody, describe=server.get_workflow_handle(id).describe)
 
-    pool.deeds.deps.client = SimpleNamespace(get_workflow_handle=handle)  # type: ignore[assignment]
+    pool.attempts.deps.client = SimpleNamespace(get_workflow_handle=handle)  # type: ignore[assignment]
     with pytest.raises(ApplicationError, match="started a moment ago"):
         await pool.tell("a")
-    pool.deeds.deps.client = server
+    pool.attempts.deps.client = server
     assert await pool.tell("a") == TellMachinesOutput()
     assert await signals(pool.machine("a")) == [("report_again",)]
 
@@ -303,11 +303,11 @@ async def test_members_that_run_are_found_by_their_pool(pool: Pool) -> None:
     await pool.machine("dead").terminate()
 
     async def found() -> MembersFound:
-        return await pool.deeds.attempt(pool.activities.find_members, pool.ref)
+        return await pool.attempts.attempt(pool.activities.find_members, pool.ref)
 
     await eventually(found, lambda members: members.names == ["a", "b"])
     other = pool.ref.model_copy(update={"name": "p2"})
-    assert (await pool.deeds.attempt(pool.activities.find_members, other)).names == ["of-another"]
+    assert (await pool.attempts.attempt(pool.activities.find_members, other)).names == ["of-another"]
 
 
 # -- its cluster and its rollouts -------------------------------------------------------------------------------------
@@ -318,8 +318,8 @@ async def test_a_pool_makes_itself_known_to_its_cluster_which_is_started_for_it(
     await pool.forget()  # there is none, and none is made for it
     with pytest.raises(RPCError, match="not found"):
         await cluster.describe()
-    await pool.deeds.attempt(pool.activities.register_pool, pool.ref)
-    await pool.deeds.attempt(pool.activities.register_pool, pool.ref.model_copy(update={"name": "p2"}))
+    await pool.attempts.attempt(pool.activities.register_pool, pool.ref)
+    await pool.attempts.attempt(pool.activities.register_pool, pool.ref.model_copy(update={"name": "p2"}))
     await pool.forget()
     assert await signals(cluster, str) == [("register_pool", "p"), ("register_pool", "p2"), ("forget_pool", "p")]
     found = await cluster.describe()
@@ -353,7 +353,7 @@ async def test_pools_that_run_are_found_by_their_cluster(pool: Pool) -> None:
     await pool.client.get_workflow_handle(pool_id(pool.cluster, "dead")).terminate()
 
     async def found() -> list[str]:
-        return (await pool.deeds.attempt(pool.activities.find_pools, PoolsInput(cluster=pool.cluster))).names
+        return (await pool.attempts.attempt(pool.activities.find_pools, PoolsInput(cluster=pool.cluster))).names
 
     await eventually(found, lambda names: names == ["a", "b"])
 
@@ -363,13 +363,13 @@ async def test_a_rollout_has_one_story_at_a_time(pool: Pool) -> None:
     story = pool.client.get_workflow_handle(rollout_id(pool.cluster, "p", 2))
     runs = []
     for _ in range(2):
-        await pool.deeds.attempt(pool.activities.start_rollout, state)
+        await pool.attempts.attempt(pool.activities.start_rollout, state)
         found = await story.describe()
         runs.append(found.run_id)
     said = {k: found.typed_search_attributes.get(k) for k in (at.CLUSTER, at.POOL, at.PHASE)}
     assert said == {at.CLUSTER: pool.cluster, at.POOL: "p", at.PHASE: "Rolling"}
     await story.terminate()
-    await pool.deeds.attempt(pool.activities.start_rollout, state)
+    await pool.attempts.attempt(pool.activities.start_rollout, state)
     runs.append((await story.describe()).run_id)
     assert runs[0] == runs[1] != runs[2]
 
@@ -383,14 +383,14 @@ OURS = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY: "p"}
 async def test_marks_come_and_go_and_leave_everything_else(pool: Pool) -> None:
     for name in ("m-1", "m-2", "m-3"):
         await pool.node(name)
-    before = await pool.deeds.world.kube.get(f"{NODES}/m-1")
+    before = await pool.attempts.world.kube.get(f"{NODES}/m-1")
     await pool.mark("m-1", "m-2", "without-a-node")
     for name in ("m-1", "m-2"):
         assert await pool.taints(name) == ["dedicated=gpu:NoSchedule", MARK]
         assert await pool.annotations(name) == OURS
     assert (await pool.taints("m-3"), await pool.annotations("m-3")) == (["dedicated=gpu:NoSchedule"], {})
     await pool.mark("m-1", on=False)
-    after = await pool.deeds.world.kube.get(f"{NODES}/m-1")
+    after = await pool.attempts.world.kube.get(f"{NODES}/m-1")
     for field in ("labels", "annotations"):
         assert after["metadata"][field] == before["metadata"][field]
     assert after["spec"] == before["spec"]
@@ -402,7 +402,7 @@ async def test_what_is_as_it_should_be_is_not_written_again(pool: Pool) -> None:
     await pool.mark("m-1", on=False)
     await pool.mark("m-1")
     await pool.mark("m-1")
-    assert len(pool.deeds.world.frame.calls(operation="patch nodes")) == 1
+    assert len(pool.attempts.world.frame.calls(operation="patch nodes")) == 1
 
 
 async def test_what_a_person_has_set_before_stays_after(pool: Pool) -> None:
@@ -440,7 +440,7 @@ async def test_another_pools_marker_is_not_ours_to_take(pool: Pool) -> None:
 async def test_a_taint_of_the_same_key_and_another_effect_is_somebody_elses(pool: Pool) -> None:
     await pool.node("m-1")
     theirs = {"key": ROLLOUT_TAINT, "value": "x", "effect": "NoSchedule"}
-    await pool.deeds.world.kube.patch(f"{NODES}/m-1", {"spec": {"taints": [theirs]}})
+    await pool.attempts.world.kube.patch(f"{NODES}/m-1", {"spec": {"taints": [theirs]}})
     await pool.mark("m-1")
     assert await pool.taints("m-1") == [f"{ROLLOUT_TAINT}=x:NoSchedule", MARK]
     await pool.mark("m-1", on=False)
@@ -464,7 +464,7 @@ async def test_the_write_carries_the_version_that_was_read(pool: Pool) -> None:
     """A taint that somebody sets between our read and our write is not lost."""
     read = (await pool.node("m-1"))["metadata"]["resourceVersion"]
     await pool.mark("m-1")
-    (call,) = pool.deeds.world.frame.calls(operation="patch nodes")
+    (call,) = pool.attempts.world.frame.calls(operation="patch nodes")
     assert call.request["body"]["metadata"]["resourceVersion"] == read
 
 
@@ -498,6 +498,6 @@ async def test_many_are_looked_for_in_a_few_calls(pool: Pool) -> None:
     for name in names:
         await pool.node(name)
     await pool.mark(*names)
-    assert len(pool.deeds.world.frame.calls(operation="list nodes")) == 3
-    assert len(pool.deeds.world.frame.calls(operation="patch nodes")) == len(names)
-    assert pool.deeds.heartbeat[0]["message"] == f"{len(names)} of {len(names)} Nodes done"
+    assert len(pool.attempts.world.frame.calls(operation="list nodes")) == 3
+    assert len(pool.attempts.world.frame.calls(operation="patch nodes")) == len(names)
+    assert pool.attempts.heartbeat[0]["message"] == f"{len(names)} of {len(names)} Nodes done"

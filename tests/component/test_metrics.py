@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from classkit import Classes, snapshot
+from classes import Classes, snapshot
 from lifekit import eventually
 from metricskit import NOW, Metered, Visibility, listed, metered, stubbed_machines, value
 from stubs import classified, stubbed

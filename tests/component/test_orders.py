@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from inboundkit import Player, in_thread, payload, tape
-from inboundkit import state as state_of
+from entitykit import payload
+from histories import HISTORIES, Player, in_thread, load, tape
+from histories import state as state_of
 from lifekit import eventually
-from recorded import HISTORIES, load
 from stubs import VM, Machines, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
@@ -177,7 +177,7 @@ async def test_a_number_of_the_future_makes_nobody_deaf(
 ) -> None:
     """One far ahead is refused with a reason; after one within the difference of clocks, later messages are heard."""
 
-    def deed(player: Player) -> None:
+    def play(player: Player) -> None:
         player.play(0.6)
         assert not player.over
         far, soon = (in_ms(now(player)) + ms for ms in (10**10, 200_000))
@@ -194,13 +194,13 @@ async def test_a_number_of_the_future_makes_nobody_deaf(
         tell(player, *message(player, 4, 1))
         assert heard(player) == "news 3"  # and older news is dropped as before
 
-    await in_thread(await tape(life, load(next(f for f in HISTORIES if f.stem == life))), deed)
+    await in_thread(await tape(life, load(next(f for f in HISTORIES if f.stem == life))), play)
 
 
 async def test_a_pool_outbids_a_template_that_is_not_its_own() -> None:
     """Otherwise the machine that has it would drop the pool's next one as old news."""
 
-    def deed(player: Player) -> None:
+    def play(player: Player) -> None:
         player.play(0.6)
         s = state_of(player)
         _, report = member(player, 1, in_ms(now(player)))
@@ -208,7 +208,7 @@ async def test_a_pool_outbids_a_template_that_is_not_its_own() -> None:
         tell(player, "report", report.model_copy(update={"template": 700}))
         assert state_of(player).template == 701
 
-    await in_thread(await tape("", load(next(f for f in HISTORIES if f.stem == "pool-newer-pool-life"))), deed)
+    await in_thread(await tape("", load(next(f for f in HISTORIES if f.stem == "pool-newer-pool-life"))), play)
 
 
 # -- a look begins the order anew --------------------------------------------------------------------------------------

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli_support import Place, class_yaml, impatient, machine_yaml, place, text, working
-from poolplay import Machines, played, pool_yaml
+from cli import Place, class_yaml, impatient, machine_yaml, place, text, working
+from pools.behind_cli import Machines, played, pool_yaml
 from temporalio.service import RPCError, RPCStatusCode, WorkflowService
 
 from resources.manifests import AnyManifest, load_manifests
 from resources.settings import load_settings
-from starter.commands import rollout_follow, rows
+from starter.commands import forms, rollout_follow, rows
 from starter.commands.rollout_view import RolloutLines
 from starter.sdk import patience
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import Interrupted, Unreachable, translated
-from starter.sdk.pools.rollout_status import RolloutVerdict, Stand
+from starter.sdk.fleet.waiting import RolloutVerdict, Stand
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 EVERY = 17  # more reads than one look makes, so that the next one has a chance
@@ -106,14 +106,16 @@ class Cuts:
 
 
 @pytest.fixture
-def cuts(monkeypatch: pytest.MonkeyPatch) -> Cuts:
-    return Cuts(monkeypatch)
-
-
-@pytest.fixture
 async def machines(place: Place) -> AsyncIterator[Machines]:
     async with played(place) as machines:
         yield machines
+
+
+@pytest.fixture
+def cuts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuts]:
+    cuts = Cuts(monkeypatch)
+    yield cuts
+    cuts.on = False  # what ends with the test reads too
 
 
 def client_of(place: Place) -> HostlerClient:
@@ -167,16 +169,18 @@ async def test_waits_for_machines(working: Place, cuts: Cuts) -> None:
 async def test_what_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
     looks, enough = 0, asyncio.Event()
 
-    async def fetch() -> list[rows.Row]:
+    async def fetch() -> list[int]:
         nonlocal looks
         looks += 1
         if looks == 2:
             raise Interrupted("gone for a moment")
         if looks == 4:
             enough.set()
-        return [rows.Row(("pool", "p1"), {"NAME": "p1", "READY": str(looks)})]
+        return [looks]
 
-    watching = asyncio.create_task(rows.print_rows(("NAME", "READY"), "READY", fetch, rows.Form.TABLE, True, "nothing"))
+    columns = [rows.Column("NAME", lambda n: "p1"), rows.Column("READY", lambda n: n)]
+    listing = rows.Listing(columns, fetch, lambda n: ("pool", "p1"), None, "nothing", "READY")  # type: ignore[arg-type]
+    watching = asyncio.create_task(rows.show([listing], forms.Form(), forms.Manner(watch=True)))
     await enough.wait()
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import AsyncMock
 
-import poolworkflowkit as kit
 import pytest_asyncio
 from lifekit import eventually
-from poolkit import EPOCH, World, member, spec
+from pools import workflow as kit
+from pools.planner import EPOCH, World, member, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -22,13 +22,15 @@ from planners.pool.view import ObservedPool, View
 from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass
 from resources.fleet.member import Trouble, Vm
+from resources.fleet.rehearsal import RevisionSummary
 from resources.machine.manifest import SecretRef
 from resources.machine.state import Phase
 from resources.machine_class.state import UpdateState, User
 from resources.owner import Owner
-from resources.pool.intents import PoolQuestion, PoolSummary, RevisionSummary
+from resources.pool.intents import PoolQuestion, PoolSummary
 from resources.pool.state import Gate, PoolState, Rollout
 from starter.commands import rollout_history
+from starter.commands.kinds import POOL as POOL_KIND
 from starter.sdk.pools.results import RolloutListed
 from workflows.pool import views
 
@@ -147,12 +149,12 @@ async def test_a_new_run_makes_itself_known_to_the_cluster_again(pool: kit.Pool)
     """The cluster's workflow may have been ended from outside while it was paused: nobody else would start it."""
     await pool.ready(kit.spec(1))
     await pool.cluster_news(paused=True)
-    before, run = len(pool.deeds.of("register_pool")), await pool.run_id()
+    before, run = len(pool.calls.of("register_pool")), await pool.run_id()
     await pool.ask("renew")
     await pool.another_run(run)
 
     async def known() -> int:
-        return len(pool.deeds.of("register_pool"))
+        return len(pool.calls.of("register_pool"))
 
     await eventually(known, lambda n: n > before, "it registers again")
 
@@ -161,13 +163,13 @@ async def test_a_former_class_hears_that_the_pool_has_left_it_whatever_fails(
     pool: kit.Pool, temporal: WorkflowEnvironment
 ) -> None:
     await pool.ready(kit.spec(1))
-    pool.deeds.fail("report_to_class", classified(ErrorClass.UNKNOWN, "the server says no"))
+    pool.calls.fail("report_to_class", classified(ErrorClass.UNKNOWN, "the server says no"))
     await pool.apply(kit.spec(1, machine_class="c2"), kit.snapshot(name="c2"))
     assert "the server says no" in await pool.noted("PoolCallFailed")
     await temporal.fast_forward(pool.handle, timedelta(minutes=5))
 
     async def left() -> list[list[str]]:
-        return [[c.name for c in i.left] for i in pool.deeds.of("report_to_class") if i.machine_class.name == "c2"]
+        return [[c.name for c in i.left] for i in pool.calls.of("report_to_class") if i.machine_class.name == "c2"]
 
     await eventually(left, lambda said: said[:2] == [["c1"], ["c1"]], "c1 is told again")
 
@@ -188,7 +190,7 @@ async def test_marks_of_a_former_workflow_are_taken_off(pool: kit.Pool) -> None:
     await pool.ready(kit.spec(1))
 
     async def marks() -> list[tuple[list[str], bool]]:
-        return [(i.machines, i.on) for i in pool.deeds.of("mark_nodes")]
+        return [(i.machines, i.on) for i in pool.calls.of("mark_nodes")]
 
     await eventually(marks, lambda said: (["alike"], False) in said, "its Node is freed of marks")
 
@@ -226,7 +228,7 @@ async def test_of_two_stories_of_a_revision_the_history_tells_the_newer() -> Non
     ]
     client = AsyncMock()
     client.pools.rollouts.return_value, client.pools.summary.return_value = stories, summary
-    _, *rows = await rollout_history.table(client, "p1", titled=False)
+    _, *rows = await rollout_history.table(client, POOL_KIND, "p1", titled=False)
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert ["Complete" in row for row in rows] == [False, True, False]
     assert not any("Undone" in row for row in rows)
@@ -238,7 +240,7 @@ async def test_a_pool_without_a_class_is_deleted_with_the_machines_that_were_the
     """It has no revision yet, and so no template that they could be told of."""
     await pool.machine_there("old", kit.snapshot(), template=5)
     await listed(pool)
-    pool.deeds.first_news = None
+    pool.calls.first_news = None
     await pool.start(kit.spec(1), machine_class=None)
     await pool.waits("ClassMissing")
     await pool.delete()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import DEADLINE, eventually
-from poolworkflowkit import LINGERS, SLOW, UNBORN, PlayedMachine, Pool, new_pool, snapshot, spec
+from pools.workflow import LINGERS, SLOW, UNBORN, PlayedMachine, Pool, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
@@ -55,7 +55,7 @@ async def test_plain_json_is_enough(pool: Pool) -> None:
     words = await pool.waits("ClassMissing")
     assert f"MachineClass c1 of cluster {pool.cluster}" in words
     assert pool.started() == []
-    pool.deeds.classes["c1"] = snapshot(4)
+    pool.calls.classes["c1"] = snapshot(4)
     await pool.rolled_out(2)
     found = await pool.state()
     assert found.machine_class == snapshot(4)
@@ -68,7 +68,7 @@ async def test_plain_json_may_bring_the_class(pool: Pool) -> None:
     plain = by_hand(pool, machineClass=snapshot().model_dump(mode="json", by_alias=True))
     await pool.client.start_workflow("MachineDeploymentWorkflow", plain, id=pool.handle.id, task_queue=pool.queue)
     await pool.rolled_out(2)
-    assert pool.deeds.of("ask_class") == []
+    assert pool.calls.of("ask_class") == []
 
 
 async def test_an_apply_brings_the_class_that_was_asked_for_in_vain(pool: Pool) -> None:
@@ -83,12 +83,12 @@ async def test_an_apply_brings_the_class_that_was_asked_for_in_vain(pool: Pool) 
 
 async def test_another_class_that_comes_with_the_answer_counts(idle: Pool) -> None:
     """Both are there when a worker comes: the answer is about a class that is no longer the pool's."""
-    gate = idle.deeds.hold("ask_class")
-    idle.deeds.classes["c1"] = snapshot()
-    async with idle.deeds_worker():
+    gate = idle.calls.hold("ask_class")
+    idle.calls.classes["c1"] = snapshot()
+    async with idle.activities_worker():
         async with idle.workflows_worker():
             await idle.start(spec(1), machine_class=None)
-            await eventually(lambda: asyncio.sleep(0, idle.deeds.of("ask_class")), what="the question")
+            await eventually(lambda: asyncio.sleep(0, idle.calls.of("ask_class")), what="the question")
         await idle.handle.signal("apply", idle.manifest(spec(1, machine_class="c2"), snapshot(name="c2")))
         gate.set()
         await eventually(lambda: _pending(idle), lambda pending: pending == 0, "the answer")
@@ -130,37 +130,37 @@ async def test_what_cannot_be_a_pool_is_refused_with_words(pool: Pool, wrong: di
 
 async def test_its_cluster_and_its_class_hear_of_it(pool: Pool) -> None:
     await pool.ready(spec(1))
-    (registered,) = pool.deeds.of("register_pool")
+    (registered,) = pool.calls.of("register_pool")
     assert (registered.cluster, registered.name) == (pool.cluster, "p1")
-    (told,) = pool.deeds.of("report_to_class")
+    (told,) = pool.calls.of("report_to_class")
     assert (told.machine_class.name, told.report.user, told.report.generation) == ("c1", "pool/p1", 1)
     await pool.class_changed(snapshot(2, team="b"))
     await eventually(lambda: _generations(pool), lambda g: g == [1, 2])
     await pool.delete()
     await pool.gone()
-    (left,) = pool.deeds.of("forget_pool")
+    (left,) = pool.calls.of("forget_pool")
     assert (left.name, left.classes) == ("p1", ["c1"])
 
 
 async def test_what_class_and_cluster_cannot_be_told_is_told_later(pool: Pool, temporal: WorkflowEnvironment) -> None:
     """It is not told at once, or the pool would do nothing else. Nor does anything wait for it."""
     for name in ("register_pool", "report_to_class", "forget_pool"):
-        pool.deeds.fail(name, classified(ErrorClass.UNKNOWN, f"{name} failed"))
+        pool.calls.fail(name, classified(ErrorClass.UNKNOWN, f"{name} failed"))
     await pool.start(spec(1))
     await eventually(lambda: pool.journal("PoolCallFailed"), lambda said: len(said) == 2, "both failures")
     await temporal.fast_forward(pool.handle, 4 * 60)
     await pool.rolled_out(1)
     await eventually(lambda: _generations(pool), lambda g: g == [1, 1])
-    assert len(pool.deeds.of("register_pool")) == 2
+    assert len(pool.calls.of("register_pool")) == 2
     await pool.delete()
     await eventually(lambda: pool.journal("PoolCallFailed"), lambda said: len(said) == 3, "the third")
     await temporal.fast_forward(pool.handle, 4 * 60)
     await pool.gone()
-    assert len(pool.deeds.of("forget_pool")) == 2
+    assert len(pool.calls.of("forget_pool")) == 2
 
 
 async def _generations(pool: Pool) -> list[int]:
-    return [input.report.generation for input in pool.deeds.of("report_to_class")]
+    return [input.report.generation for input in pool.calls.of("report_to_class")]
 
 
 # -- births -----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ async def test_births_begin_slowly_and_go_on_faster(pool: Pool) -> None:
     for begun in (1, 3, 7):
         unborn = await _unborn(pool, begun)
         await pool.be(*unborn, vm=Vm.LIVES)
-    assert [len(i.names) for i in pool.deeds.of("start_machines")] != [7]
+    assert [len(i.names) for i in pool.calls.of("start_machines")] != [7]
     await pool.be(*await pool.members(), phase=Phase.RUNNING)
     await pool.rolled_out(7)
     assert len(pool.started()) == 7
@@ -208,11 +208,12 @@ async def test_the_wait_for_capacity_ends_by_time(pool: Pool, temporal: Workflow
     await pool.be(first, phase=Phase.CRASH_LOOP_BACK_OFF, failure=failure, failures=1)
     await pool.waits("OutOfCapacity")
     await temporal.fast_forward(pool.handle, 13 * 60)
-    assert "1 machine to be created wait for 1 to get a VM" in await pool.waits("SlowStart")
+    await pool.when(lambda s: "wait for 1 to get a VM; the last try: " in s.waits[0].message)
+    assert [w.reason for w in (await pool.state()).waits] == ["OutOfCapacity"]
 
 
 async def test_a_start_whose_answer_is_lost_starts_nothing_twice(pool: Pool) -> None:
-    pool.deeds.fail("start_machines", ConnectionError("the reply is lost"), after=True)
+    pool.calls.fail("start_machines", ConnectionError("the reply is lost"), after=True)
     await pool.ready(spec(1))
     await eventually(lambda: asyncio.sleep(0, pool.asked_for()), lambda s: len(s) == 2, "two attempts")
     assert pool.asked_for() == [*await pool.members()] * 2
@@ -223,7 +224,7 @@ async def test_a_start_whose_answer_is_lost_starts_nothing_twice(pool: Pool) -> 
 
 async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: WorkflowEnvironment) -> None:
     """After its attempts, or at once: the machine is a member all the time, so none is made in its place."""
-    pool.deeds.fail("start_machines", classified(ErrorClass.UNKNOWN, "the server says no"))
+    pool.calls.fail("start_machines", classified(ErrorClass.UNKNOWN, "the server says no"))
     await pool.start(spec(1))
     assert await pool.noted("PoolCallFailed") == "the server says no"
     (name,) = (await pool.state()).unstarted
@@ -235,7 +236,7 @@ async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: 
 
 async def test_a_name_that_was_used_is_not_used_again(pool: Pool) -> None:
     """By chance the pool picks the name of a machine that is gone."""
-    gate = pool.deeds.hold("start_machines")
+    gate = pool.calls.hold("start_machines")
     await pool.start(spec(1))
     await eventually(lambda: asyncio.sleep(0, pool.started()), what="a start")
     (name,) = pool.started()
@@ -400,11 +401,11 @@ async def test_deleted_with_force_from_the_beginning(pool: Pool) -> None:
 
 async def test_deleted_while_its_machines_are_started(pool: Pool) -> None:
     """It is told before the machine is there, and again when it is."""
-    gate = pool.deeds.hold("start_machines")
+    gate = pool.calls.hold("start_machines")
     await pool.start(spec(2))
     await eventually(lambda: asyncio.sleep(0, pool.started()), what="a start")
     await pool.delete()
-    await eventually(lambda: asyncio.sleep(0, pool.deeds.of("tell_members")), what="the first word")
+    await eventually(lambda: asyncio.sleep(0, pool.calls.of("tell_members")), what="the first word")
     assert (await pool.state()).members
     gate.set()
     await pool.gone()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest_asyncio
 from lifekit import eventually
-from poolworkflowkit import DEAF, LINGERS, MUTE, Pool, new_pool, snapshot, spec
+from pools.workflow import DEAF, LINGERS, MUTE, Pool, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -223,7 +223,7 @@ async def test_what_cannot_be_seen_is_not_destroyed(pool: Pool) -> None:
 
 
 async def test_a_paused_cluster_says_what_it_would_do(pool: Pool) -> None:
-    pool.deeds.first_news = ClusterNews(paused=True, paused_by="alice", time=datetime.now(UTC))
+    pool.calls.first_news = ClusterNews(paused=True, paused_by="alice", time=datetime.now(UTC))
     await pool.start(spec(1))
     words = await pool.waits("ClusterPaused")
     assert words.startswith("The cluster is paused. Otherwise: Created 1 machine of revision 1")
@@ -238,6 +238,8 @@ async def test_a_paused_cluster_says_what_it_would_do(pool: Pool) -> None:
 async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: WorkflowEnvironment) -> None:
     await pool.ready(spec(1))
     (name,) = await pool.members()
+    await pool.report(name, 5)
+    await pool.when(lambda s: s.members[name].seq == 5)
     await pool.machine(name).terminate("by somebody")
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert await pool.noted("MemberLost") == (
@@ -266,7 +268,7 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
     (name,) = await pool.members()
     await pool.machine(name).terminate("by somebody")
     forgotten = TellMachinesOutput(lost={name: ""})  # as after the namespace's retention: no trace is left
-    pool.deeds.instead["tell_members"] = deque([forgotten])
+    pool.calls.instead["tell_members"] = deque([forgotten])
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert "(forgotten); its VM may still be running, and counts" in await pool.noted("MemberLost")
     assert pool.started() == [name]
@@ -325,7 +327,7 @@ async def test_none_is_made_beside_one_that_is_silent(pool: Pool, temporal: Work
 async def test_they_are_looked_for_until_there_is_an_answer(pool: Pool, temporal: WorkflowEnvironment) -> None:
     await pool.machine_there("old", snapshot())
     await listed(pool, "old")
-    pool.deeds.fail("find_members", classified(ErrorClass.UNKNOWN, "no visibility"))
+    pool.calls.fail("find_members", classified(ErrorClass.UNKNOWN, "no visibility"))
     await pool.start(spec(1))
     await pool.noted("PoolCallFailed")
     await temporal.fast_forward(pool.handle, timedelta(minutes=4))

@@ -10,38 +10,34 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from cli_support import Place, class_yaml, eventually, impatient, place, text
+from cli import Place, class_yaml, eventually, impatient, place, text
 from paths import ROOT
-from poolplay import Machines, played, pool_yaml
+from pools.behind_cli import Machines, played, pool_yaml
 
+from resources.fleet.rehearsal import Rehearsal, RehearsedStep
 from resources.fleet.state import FleetWait
 from resources.manifests import AnyManifest, load_manifests
 from resources.names import pool_id
 from resources.owner import Owner
-from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
+from resources.pool.intents import PoolQuestion, PoolSummary
 from resources.settings import load_settings
 from starter.commands import rollout_history
-from starter.sdk import intents, live, patience
+from starter.commands.kinds import POOL as POOL_KIND
 from starter.sdk.apply.diff import HOT, POOL, ROLL, _pool_effect
 from starter.sdk.client import HostlerClient
+from starter.sdk.control_plane.shelf import ControlPlanes
 from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
-from starter.sdk.pools import rehearsal, rollout_look
+from starter.sdk.fleet import rehearsal
+from starter.sdk.fleet.waiting import Goal, reached
+from starter.sdk.pools import rollout_look
 from starter.sdk.pools.results import PoolDescription, PoolListed
+from starter.sdk.pools.rollout_status import judge, where
 from starter.sdk.pools.shelf import Pools
-from starter.sdk.pools.waiting import Goal, reached
 from starter.sdk.results import Verb
 
 __all__ = ["impatient", "place"]  # fixtures
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 SDK = ROOT / "docs" / "sdk.md"
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
-    monkeypatch.setattr(patience, "INTERVAL", 0.05)
-    monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
-    monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
 
 
 def client_of(place: Place) -> HostlerClient:
@@ -78,9 +74,10 @@ async def ready(hostler: HostlerClient, *documents: dict[str, Any]) -> None:
 
 
 def test_the_documentation_names_every_method() -> None:
-    told = set(re.findall(r"`pools\.(\w+)\(", SDK.read_text().replace("`, `", "`\n`")))
-    methods = {name for name, _ in inspect.getmembers(Pools, inspect.iscoroutinefunction) if not name.startswith("_")}
-    assert told == methods - {"send", "tell", "unknown"}
+    for shelf, attribute in ((Pools, "pools"), (ControlPlanes, "control_planes")):
+        told = set(re.findall(rf"`{attribute}\.(\w+)\(", SDK.read_text()))
+        found = inspect.getmembers(shelf, inspect.iscoroutinefunction)
+        assert told == {name for name, _ in found if not name.startswith("_")} - {"send", "tell", "unknown"}
 
 
 # -- apply ------------------------------------------------------------------------------------------------------------
@@ -311,7 +308,9 @@ async def test_rollouts_of_a_former_pool_of_the_name_are_not_its_own(
     assert await rollout_look.undone(hostler.pools, "p1", 2) is None
     await hostler.pools.pause("p1")
     await hostler.pools.restart("p1", reason="the new life")
-    (line,) = [row for row in await rollout_history.table(hostler, "p1", titled=False) if "the new life" in row]
+    (line,) = [
+        row for row in await rollout_history.table(hostler, POOL_KIND, "p1", titled=False) if "the new life" in row
+    ]
     assert "Complete" not in line
     await hostler.pools.resume("p1")
     await hostler.pools.wait("p1")
@@ -418,10 +417,10 @@ def looked(status: str = "RUNNING", run: str = "r1", **numbers: Any) -> PoolDesc
 )
 def test_when_a_wait_is_over(found: PoolDescription, goal: Goal, expected: bool | type[HostlerError]) -> None:
     if isinstance(expected, bool):
-        assert reached(found, looked(), goal) is expected
+        assert reached(found, looked(), goal, "pool") is expected
         return
     with pytest.raises(expected):
-        reached(found, looked(), goal)
+        reached(found, looked(), goal, "pool")
 
 
 class Looks:
@@ -430,6 +429,7 @@ class Looks:
 
     def __init__(self, *looks: PoolDescription, news: int = 0) -> None:
         self.pools, self.looks, self.news, self.asked = self, list(looks), news, 0
+        self.noun, self.judge, self.where = Pools.noun, judge, where
 
     async def look(self, name: str, *, cluster: str | None = None) -> PoolDescription:
         self.asked += 1

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from lifekit import Stack, eventually
 from pagekit import parse, run, typed
-from preserveplay import ASKED, AUTO, kept, machine, own
-from reasonkit import ROOT
+from paths import ROOT
+from preservation.planner import ASKED, AUTO, kept, machine, own
 
 from planners.machine.preservation import WARN_BEFORE, AskPool, End, ObservedMachine, Preserve, Stay, decide
 from resources.base import LONGEST, format_duration

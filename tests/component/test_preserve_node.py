@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activitykit import CLUSTER, Deeds, NoServer
+from activitykit import CLUSTER, Attempts, NoServer
 from kubekit import NODES, Obj, new_world
 
 from activities.cluster.marks import MarkActivities
@@ -41,18 +41,18 @@ CORDON = {CORDON_ANNOTATION: "m-1"}
 class Keeper:
     """The activity, and the Node n-1."""
 
-    def __init__(self, deeds: Deeds) -> None:
-        self.deeds, self.kube = deeds, deeds.world.kube
-        self.activities = PreserveActivities(deeds.deps)
+    def __init__(self, attempts: Attempts) -> None:
+        self.attempts, self.kube = attempts, attempts.world.kube
+        self.activities = PreserveActivities(attempts.deps)
 
     async def preserve(self, on: bool = True, provider_id: str | None = VM, **fields: Any) -> str:
         """The annotation `preserve` that the activity answers with."""
         input = PreserveInput(machine=MACHINE, node_name="n-1", provider_id=provider_id, on=on, **fields)
-        return (await self.deeds.attempt(self.activities.preserve_node, input)).value
+        return (await self.attempts.attempt(self.activities.preserve_node, input)).value
 
     async def node(self, vm: str = VM, unschedulable: bool = False, **annotations: str) -> None:
         labels = {MACHINE_NAME_LABEL: "m-1"}
-        await self.deeds.node("n-1", vm, labels=labels, annotations={"color": "blue"} | annotations)
+        await self.attempts.node("n-1", vm, labels=labels, annotations={"color": "blue"} | annotations)
         if unschedulable:
             await self.patch({"spec": {"unschedulable": True}})
 
@@ -71,12 +71,12 @@ class Keeper:
 
     def writes(self) -> list[Obj]:
         """Our writes: those of a person do not carry a version."""
-        bodies = (c.request["body"] for c in self.deeds.world.frame.calls(operation="patch nodes"))
+        bodies = (c.request["body"] for c in self.attempts.world.frame.calls(operation="patch nodes"))
         return [b for b in bodies if "resourceVersion" in b.get("metadata", {})]
 
     def fault(self, operation: str, **rule: Any) -> FaultRule:
         made = FaultRule(operation=operation, **rule)
-        self.deeds.world.frame.faults.append(made)
+        self.attempts.world.frame.faults.append(made)
         return made
 
 
@@ -89,7 +89,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
         settings = Settings(clusters={CLUSTER: ClusterSettings(kubeconfig=kubeconfig)})
         deps = Deps(settings, client)  # type: ignore[arg-type]
         try:
-            yield Keeper(Deeds(world, None, deps, client))  # type: ignore[arg-type]
+            yield Keeper(Attempts(world, None, deps, client))  # type: ignore[arg-type]
         finally:
             await deps.close()
 
@@ -134,9 +134,9 @@ async def test_the_value_that_it_ends_is_removed_and_another_stays(keeper: Keepe
 
 async def test_a_request_that_is_withdrawn_leaves_a_rollouts_protection(keeper: Keeper) -> None:
     await keeper.node(**{PRESERVE_ANNOTATION: "when-failed"})
-    marks = MarkActivities(keeper.deeds.deps)
+    marks = MarkActivities(keeper.attempts.deps)
     mark = MarkNodesInput(cluster=CLUSTER, pool="p", machines=["m-1"], on=True)
-    await keeper.deeds.attempt(marks.mark_nodes, mark)
+    await keeper.attempts.attempt(marks.mark_nodes, mark)
     by_rollout = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY: "p"}
     assert await keeper.preserve(on=False, clear="when-failed") == ""
     assert (await keeper.seen())[0] == by_rollout
@@ -199,7 +199,7 @@ async def test_who_writes_at_the_same_time_is_read_again(keeper: Keeper) -> None
     await keeper.preserve()
     assert await keeper.seen() == (KEPT, False)
     keeper.fault("patch nodes", code="Conflict", times=CONFLICTS)
-    failure = await keeper.deeds.fails(
+    failure = await keeper.attempts.fails(
         keeper.activities.preserve_node, PreserveInput(machine=MACHINE, node_name="n-1", provider_id=VM, on=False)
     )
     assert failure.type == "conflict"
@@ -212,10 +212,10 @@ async def test_a_rollout_and_a_preservation_that_begin_together_both_hold(keeper
     await keeper.node()
     slow = keeper.fault("patch nodes", delay=0.3, times=2)
     marks, mark = (
-        MarkActivities(keeper.deeds.deps),
+        MarkActivities(keeper.attempts.deps),
         MarkNodesInput(cluster=CLUSTER, pool="p", machines=["m-1"], on=True),
     )
-    await asyncio.gather(keeper.preserve(), keeper.deeds.attempt(marks.mark_nodes, mark))
+    await asyncio.gather(keeper.preserve(), keeper.attempts.attempt(marks.mark_nodes, mark))
     assert slow.hits == 2
     assert await keeper.seen() == (KEPT | {SCALE_DOWN_DISABLED_BY: "p"}, False)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from poolworkflowkit import LINGERS, NEVER_JOINS, SLOW, Pool, marks_due, new_pool, snapshot, spec
+from pools.workflow import LINGERS, NEVER_JOINS, SLOW, Pool, marks_due, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -56,7 +56,7 @@ async def phase(pool: Pool, wanted: str) -> None:
 
 async def marks(pool: Pool) -> list[tuple[bool, int]]:
     """The calls that set or removed marks, and on how many Nodes."""
-    return [(i.on, len(i.machines)) for i in pool.deeds.of("mark_nodes")]
+    return [(i.on, len(i.machines)) for i in pool.calls.of("mark_nodes")]
 
 
 # -- to the end -------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ async def test_nodes_are_marked_and_freed(pool: Pool) -> None:
 
 
 async def test_marks_that_failed_are_not_set_after_the_end(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    pool.deeds.fail("mark_nodes", classified(ErrorClass.CONFLICT, "somebody else writes it"))
+    pool.calls.fail("mark_nodes", classified(ErrorClass.CONFLICT, "somebody else writes it"))
     await rolling(pool, 2)
     await pool.when(lambda s: marks_due(s) == 2 and any(h.reason == "PoolCallFailed" for h in s.journal))
     await pool.ask("abort")
@@ -117,7 +117,7 @@ async def test_marks_that_failed_are_not_set_after_the_end(pool: Pool, temporal:
 
 async def test_marks_follow_one_another(pool: Pool) -> None:
     """The first call is slow: the second one waits for it, otherwise chance would decide what stays."""
-    gate = pool.deeds.hold("mark_nodes")
+    gate = pool.calls.hold("mark_nodes")
     await rolling(pool, 2)
     await eventually(lambda: marks(pool), lambda m: m == [(True, 2)], "the first call")
     await pool.ask("abort")
@@ -168,7 +168,7 @@ async def test_a_deleted_pool_ends_it_once(pool: Pool) -> None:
     for name in left.members:
         await pool.be(name, vm=Vm.GONE, ended=True)
     await pool.gone()
-    assert len(pool.deeds.of("start_rollout")) == 1
+    assert len(pool.calls.of("start_rollout")) == 1
 
 
 async def test_without_machines_it_cannot_be_completed(pool: Pool) -> None:
@@ -181,7 +181,7 @@ async def test_without_machines_it_cannot_be_completed(pool: Pool) -> None:
 # -- what holds it up -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["the pool", "the story"])
+@pytest.mark.parametrize("way", ["the pool", pytest.param("the story", marks=pytest.mark.exhaustive)])
 async def test_pause_and_resume(pool: Pool, way: str) -> None:
     """The pool is asked, or the rollout's story, which passes it on."""
     (new,) = await rolling(pool)
@@ -293,16 +293,16 @@ async def test_scaled_in_the_midst_of_it(pool: Pool) -> None:
 
 async def test_a_story_that_cannot_be_begun_holds_up_nothing(pool: Pool, temporal: WorkflowEnvironment) -> None:
     """It is begun with the next check, not again and again; then it hears everything."""
-    pool.deeds.fail("start_rollout", classified(ErrorClass.UNKNOWN, "the server says no"))
+    pool.calls.fail("start_rollout", classified(ErrorClass.UNKNOWN, "the server says no"))
     (new,) = await rolling(pool)
     await pool.noted("PoolCallFailed")
     await pool.be(new, phase=Phase.RUNNING)
     await pool.when(lambda s: sum(m.revision == 2 for m in s.members.values()) == 2, "it goes on")
-    assert len(pool.deeds.of("start_rollout")) == 1
+    assert len(pool.calls.of("start_rollout")) == 1
     await temporal.fast_forward(pool.handle, timedelta(minutes=4))
     told = await pool.until_told(2, lambda s: s.steps, "its steps")
     assert "Replaced" in [h.reason for h in told.steps]
-    assert len(pool.deeds.of("start_rollout")) == 2
+    assert len(pool.calls.of("start_rollout")) == 2
 
 
 async def test_a_cancelled_story_goes_on(pool: Pool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from activitykit import CLUSTER, Deeds, new_deeds
+from activitykit import CLUSTER, Attempts, new_attempts
 from driver_clouds import FakeCloud, fake
 from fakecloud import FAKE
 from temporalio.exceptions import ApplicationErrorCategory
@@ -33,10 +33,10 @@ LISTING = timedelta(seconds=60)
 
 
 @pytest.fixture
-async def deeds(tmp_path: Path) -> AsyncIterator[Deeds]:
+async def attempts(tmp_path: Path) -> AsyncIterator[Attempts]:
     with fake() as cloud:
-        async with new_deeds(cloud, tmp_path) as deeds:
-            yield deeds
+        async with new_attempts(cloud, tmp_path) as attempts:
+            yield attempts
 
 
 def creation(target: Target) -> CreateInput:
@@ -51,14 +51,14 @@ def kinds(cloud: Any, uid: str) -> dict[str, int]:
 # -- creating ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_creation_that_takes_longer_than_its_activity_may(deeds: Deeds) -> None:
+async def test_a_creation_that_takes_longer_than_its_activity_may(attempts: Attempts) -> None:
     """This is no failure: the same call goes on with what is there, and nothing is made twice."""
-    cloud: FakeCloud = deeds.cloud  # type: ignore[assignment]
+    cloud: FakeCloud = attempts.cloud  # type: ignore[assignment]
     cloud.api.slow = True
-    given, create = deeds.given(), MachineActivities(deeds.deps).create_machine
-    uid, target = given.machine.uid, deeds.target(given)
+    given, create = attempts.given(), MachineActivities(attempts.deps).create_machine
+    uid, target = given.machine.uid, attempts.target(given)
     for what, there in (("network interface nic-", {"nic": 1}), ("VM vm-1", {"nic": 1, "vm": 1, "disk": 1})):
-        failure = await deeds.fails(create, creation(target))
+        failure = await attempts.fails(create, creation(target))
         assert (failure.type, failure.non_retryable, failure.category) == (
             IN_PROGRESS,
             True,
@@ -70,37 +70,41 @@ async def test_a_creation_that_takes_longer_than_its_activity_may(deeds: Deeds) 
         cloud.api.finish()
     waits = still_making(info, datetime.now(UTC), Phase.PENDING)
     assert (waits.phase, waits.state, waits.reason) == (Phase.PENDING, OperationState.PROCESSING, "CreatingVM")
-    output = await deeds.attempt(create, creation(target))
+    output = await attempts.attempt(create, creation(target))
     assert (output.provider_id, output.account_id) == ("fake:///vm-1", "one")
     assert kinds(cloud, uid) == {"nic": 1, "vm": 1, "disk": 1}
-    assert deeds.client.started == [f"cluster/{CLUSTER}"]  # with the account, which is watched from now on
+    assert attempts.client.started == [f"cluster/{CLUSTER}"]  # with the account, which is watched from now on
 
 
-async def test_a_machine_that_leaves_while_its_vm_is_being_made(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud: FakeCloud = deeds.cloud  # type: ignore[assignment]
+async def test_a_machine_that_leaves_while_its_vm_is_being_made(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud: FakeCloud = attempts.cloud  # type: ignore[assignment]
     cloud.api.slow, make = True, cloud.api._CreateNic
 
     def made_and_unwanted(account: str, name: str) -> Any:
-        deeds.client.phase = str(Phase.TERMINATING)
+        attempts.client.phase = str(Phase.TERMINATING)
         return make(account, name)
 
     monkeypatch.setattr(cloud.api, "_CreateNic", made_and_unwanted)
-    given = deeds.given()
-    failure = await deeds.fails(MachineActivities(deeds.deps).create_machine, creation(deeds.target(given)))
+    given = attempts.given()
+    failure = await attempts.fails(MachineActivities(attempts.deps).create_machine, creation(attempts.target(given)))
     assert failure.type == NOT_WANTED
     assert "network interface" in failure.message
     assert failure.details[0].account_id == "one"  # there is something to look for
     assert kinds(cloud, given.machine.uid) == {"nic": 1}
 
 
-async def test_a_class_that_does_not_say_where_its_machines_are(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_class_that_does_not_say_where_its_machines_are(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without it there would be neither a watch nor a sweep, and nobody would know why."""
     classes = {
         "here": ClassSnapshot(name="here", provider=FAKE.name, provider_spec={}, secret_ref=ACCOUNT.secret_ref),
         "where": ClassSnapshot(name="where", provider="AWS", provider_spec={}, secret_ref=ACCOUNT.secret_ref),
         "what": ClassSnapshot(name="what", provider="Nobody's", provider_spec={}, secret_ref=ACCOUNT.secret_ref),
     }
-    uses = UsesActivities(deeds.deps)
+    uses = UsesActivities(attempts.deps)
 
     async def users(_: UsesInput) -> dict[str, bool]:
         return dict.fromkeys(classes, True)
@@ -110,7 +114,7 @@ async def test_a_class_that_does_not_say_where_its_machines_are(deeds: Deeds, mo
 
     monkeypatch.setattr(uses, "_users", users)
     monkeypatch.setattr(uses, "_ask", asked)
-    found = await deeds.attempt(uses.find_uses, UsesInput(cluster=CLUSTER))
+    found = await attempts.attempt(uses.find_uses, UsesInput(cluster=CLUSTER))
     assert [(u.machine_class, u.account) for u in found.uses] == [("here", ACCOUNT)]
     assert "providerSpec.region is missing" in found.unplaced["where"]
     assert "has no driver" in found.unplaced["what"]
@@ -120,19 +124,23 @@ async def test_a_class_that_does_not_say_where_its_machines_are(deeds: Deeds, mo
 # -- watching and sweeping ---------------------------------------------------------------------------------------------
 
 
-async def test_the_watch_and_the_sweep_of_an_account_without_a_region(deeds: Deeds) -> None:
-    cloud: FakeCloud = deeds.cloud  # type: ignore[assignment]
-    given = deeds.given()
+async def test_the_watch_and_the_sweep_of_an_account_without_a_region(attempts: Attempts) -> None:
+    cloud: FakeCloud = attempts.cloud  # type: ignore[assignment]
+    given = attempts.given()
     made = cloud.driver.create_machine(given.creation())
-    swept = await deeds.attempt(ListingActivities(deeds.deps).list_vms, ListVmsInput(cluster=CLUSTER, account=ACCOUNT))
+    swept = await attempts.attempt(
+        ListingActivities(attempts.deps).list_vms, ListVmsInput(cluster=CLUSTER, account=ACCOUNT)
+    )
     assert [(vm.provider_id, vm.machine, vm.uid, vm.account) for vm in swept.vms] == [
         (made.provider_id, given.machine.name, given.machine.uid, "Fake/default/credentials")
     ]
 
     watched = InstancesInput(cluster=CLUSTER, account=ACCOUNT, interval=LISTING, duration=timedelta(hours=1))
-    watch, now = InstancesActivities(deeds.deps).watch_instances, datetime.now(UTC)
-    await deeds.waits(watch, watched, now)
+    watch, now = InstancesActivities(attempts.deps).watch_instances, datetime.now(UTC)
+    await attempts.waits(watch, watched, now)
     cloud.api.things[made.provider_id.rsplit("/", 1)[-1]].ends = time.time()
-    await deeds.waits(watch, watched, now + LISTING)
-    told = [(argument.provider_id, argument.state) for name, argument in deeds.client.signals if name == "observe_vm"]
+    await attempts.waits(watch, watched, now + LISTING)
+    told = [
+        (argument.provider_id, argument.state) for name, argument in attempts.client.signals if name == "observe_vm"
+    ]
     assert told == [(made.provider_id, "gone")]

@@ -6,20 +6,8 @@ import asyncio
 import json
 
 import pytest
-from cli_support import (
-    BECOMES,
-    DEADLINE,
-    NODE,
-    Place,
-    class_yaml,
-    eventually,
-    impatient,
-    kubectl,
-    machine_yaml,
-    place,
-    text,
-    working,
-)
+from cli import DEADLINE, NODE, Place, class_yaml, eventually, impatient, kubectl, machine_yaml, place, text, working
+from cli_standins import BECOMES
 
 from resources.machine.state import Phase
 from resources.settings import load_settings
@@ -233,5 +221,8 @@ async def test_nodes_by_label(place: Place) -> None:
         assert everywhere.ok() == "node/east/n2\nnode/west/n2\n"
         none = await place.run("get", "nodes", "--cluster", "east", "-l", "zone=a")
         assert (none.ok(), none.err) == ("", "No nodes found in cluster east with labels zone=a.\n")
+        some = await place.run("get", "nodes", "n1", "nosuch", "n2", "--cluster", "east", "-o", "name")
+        assert (some.code, some.out) == (1, "node/n1\nnode/n2\n")
+        assert some.err == "error: cluster east has no Node nosuch\n"
     finally:
         await asyncio.to_thread(simulator.__exit__)

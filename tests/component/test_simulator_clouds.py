@@ -12,9 +12,10 @@ from driver_clouds import registered
 from fakecloud.api import FakeError, NoAnswer, Thing
 from fakecloud.wire import Remote
 from pydantic import ValidationError
+from simulator_process import Http, ec2_client, eventually, fast, kube_http, launch, process
 from simulator_support import TOKEN, condition, is_ready, token_secret, user_data
-from test_simulator_server import Http, ec2_client, eventually, fast, kube_http, launch, process
 
+from resources.clouds import simulations
 from simulator.server import CloudSettings, SimulatorThread
 
 ONE = "token-of-the-one"
@@ -80,6 +81,28 @@ def test_its_vms_join_beside_those_of_the_first(tmp_path: Path) -> None:
         assert is_ready(both.joined(first["PrivateDnsName"]))
 
 
+def test_two_clouds_may_give_the_same_id() -> None:
+    """One VM's kubelet, console and end are not the other's."""
+    with SimulatorThread(fast()) as simulator:
+        both = Both(simulator)
+        both.kube("POST", "/api/v1/namespaces/kube-system/secrets", token_secret())
+        first = launch(both.ec2, "m-1")
+        id, api = first["InstanceId"], simulator.simulator.clouds["fake"].api
+        twin = Thing(id, "one", "vm", name="m-2", user_data=user_data().decode())
+        simulator.call(lambda: api.things.update({id: twin}))
+        both.joined("m-2")
+        other = both.joined(first["PrivateDnsName"])
+        assert '"Successfully registered node" node="m-2"' in both.console(id)
+        assert first["PrivateDnsName"] not in both.console(id)
+        refused, answer = both.admin("POST", "/vms/kill", {"instanceId": id})
+        assert (refused, [path in answer["error"] for path in ("/ec2/", "/fake/")]) == (409, [True, True])
+        assert both.admin("POST", "/fake/kill", {"instanceId": id})[0] == 200
+        eventually(lambda: condition(both.node("m-2") or {}, "Ready")["status"], lambda s: s == "Unknown")
+        assert is_ready(both.joined(other["metadata"]["name"]))
+        made = both.admin("GET", "/vms/resources")[1]
+        assert {(r["id"], r["gone"]) for r in made if r["vm"]} == {(id, False), (id, True)}
+
+
 def test_faults_and_the_journal_know_it_by_its_service() -> None:
     with SimulatorThread(fast()) as simulator:
         both = Both(simulator)
@@ -114,7 +137,7 @@ def test_admin_commands_go_to_the_cloud_that_has_the_vm() -> None:
 
 def test_only_the_clouds_that_are_asked_for(tmp_path: Path) -> None:
     with SimulatorThread(fast(state_dir=tmp_path)) as simulator:
-        assert list(simulator.cloud_urls) == ["aws", "fake"]
+        assert list(simulator.cloud_urls) == [*simulations()]
         Both(simulator).make("m-1")
     with SimulatorThread(fast(state_dir=tmp_path, clouds={"aws": {}})) as simulator:
         assert list(simulator.cloud_urls) == ["aws"]
@@ -124,7 +147,7 @@ def test_only_the_clouds_that_are_asked_for(tmp_path: Path) -> None:
         fake = Remote(simulator.cloud_urls["fake"])
         assert fake.call("Whoami", "t", 10) == "two"
         assert fake.call("GetVm", ONE, 10, id="vm-1").name == "m-1"  # kept, though it was not served meanwhile
-    with pytest.raises(ValidationError, match="cumulus cannot be simulated; there are aws, fake"):
+    with pytest.raises(ValidationError, match=f"cumulus cannot be simulated; there are {', '.join(simulations())}"):
         fast(clouds={"cumulus": CloudSettings()})
 
 

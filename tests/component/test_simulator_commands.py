@@ -71,7 +71,7 @@ def test_the_simulators_refusals_are_told(run: Run) -> None:
     assert unknown.exit_code == 1
     assert "nver_joins" in unknown.output
     gone = run("kill", "i-0123456789abcdef0")
-    assert (gone.exit_code, gone.output) == (1, "error: the simulator refuses: no instance 'i-0123456789abcdef0'\n")
+    assert (gone.exit_code, gone.output) == (1, "error: the simulator refuses: there is no VM 'i-0123456789abcdef0'\n")
 
 
 def test_calls_are_shown_in_words_and_in_json(run: Run, simulator: SimulatorThread) -> None:
@@ -118,3 +118,16 @@ def test_without_a_simulator_it_says_where_one_is_named(tmp_path: Path, monkeypa
     refused = CliRunner().invoke(app, ["simulator", "calls"])
     assert refused.exit_code == 3
     assert "the simulator at http://127.0.0.1:1 does not answer" in refused.output
+
+
+def test_a_port_of_a_cloud_that_is_not_simulated_is_refused(tmp_path: Path) -> None:
+    def up(*arguments: str) -> Result:
+        """With a cluster that simulated VMs cannot join, it does not begin in any case."""
+        nowhere = ("--dir", str(tmp_path), "--kubeconfig", str(tmp_path / "none"))
+        return CliRunner().invoke(app, ["up", *nowhere, *arguments])
+
+    refused = up("--gce-port", "17646")
+    assert refused.exit_code == 2
+    assert "--gce-port is of a cloud that is not simulated: add --provider gcp, or leave it out" in str(refused.output)
+    taken = up("--gce-port", "17646", "--provider", "gcp")
+    assert "can never join" in f"{taken.output}{taken.exception}"  # something else was looked at, so this was taken

@@ -354,9 +354,9 @@ async def test_a_daemon_set_takes_a_new_template_when_a_pod_is_deleted(world: Wo
 # -- disruption
 
 
-@pytest.mark.parametrize(
-    ("spec", "desired", "allowed"),
-    [
+async def test_budgets(world: World) -> None:
+    """Each budget of the same four pods, with the number that must be healthy and the number that may go."""
+    cases: list[tuple[dict[str, Any], int, int]] = [
         ({"minAvailable": 2}, 2, 2),
         ({"minAvailable": "50%"}, 2, 2),
         ({"minAvailable": "60%"}, 3, 1),
@@ -364,22 +364,25 @@ async def test_a_daemon_set_takes_a_new_template_when_a_pod_is_deleted(world: Wo
         ({"maxUnavailable": "30%"}, 2, 2),
         ({"maxUnavailable": 0}, 4, 0),
         ({"minAvailable": 9}, 9, 0),
-    ],
-)
-async def test_budgets(world: World, spec: dict[str, Any], desired: int, allowed: int) -> None:
+    ]
     await world.join(1)
     await world.create("deployments", workload("Deployment", "web", 4))
-    await world.create("poddisruptionbudgets", budget("web", **spec))
+    for n, (spec, _, _) in enumerate(cases):
+        made = budget("web", **spec)
+        made["metadata"]["name"] = f"web-{n}"
+        await world.create("poddisruptionbudgets", made)
     await world.running(4, app="web")
-    status = (
-        await eventually(
-            lambda: world.client.get("poddisruptionbudgets", "web", "default"),
-            lambda b: b["status"].get("currentHealthy") == 4,
-        )
-    )["status"]
-    assert (status["expectedPods"], status["desiredHealthy"], status["disruptionsAllowed"]) == (4, desired, allowed)
-    reason = "SufficientPods" if allowed else "InsufficientPods"
-    assert condition({"status": status}, "DisruptionAllowed")["reason"] == reason
+    for n, (spec, desired, allowed) in enumerate(cases):
+        status = (
+            await eventually(
+                lambda n=n: world.client.get("poddisruptionbudgets", f"web-{n}", "default"),
+                lambda b: b["status"].get("currentHealthy") == 4,
+            )
+        )["status"]
+        found = (status["expectedPods"], status["desiredHealthy"], status["disruptionsAllowed"])
+        assert found == (4, desired, allowed), spec
+        reason = "SufficientPods" if allowed else "InsufficientPods"
+        assert condition({"status": status}, "DisruptionAllowed")["reason"] == reason
 
 
 async def test_a_budget_blocks_an_eviction_and_lets_the_next_one_pass(world: World) -> None:

@@ -89,7 +89,7 @@ async def test_a_state_of_another_cluster_is_refused(tmp_path: Path) -> None:
     [
         ({"certificate-authority": "/etc/ca.crt"}, "names a certificate-authority file"),
         ({"insecure-skip-tls-verify": True}, "has insecure-skip-tls-verify"),
-        (None, "no kubeconfig with a current context"),
+        (None, "not a kubeconfig with a current context"),
     ],
 )
 async def test_a_kubeconfig_that_kubelets_cannot_use_is_refused(

@@ -166,7 +166,10 @@ async def test_a_node_that_was_deleted_is_registered_again(cluster: Cluster, kub
     await eventually(owner, lambda uid: uid == new["metadata"]["uid"])
 
 
-@pytest.mark.parametrize("state", ["shutting-down", "stopping", "terminated"])
+@pytest.mark.parametrize(
+    "state",
+    ["shutting-down", *(pytest.param(s, marks=pytest.mark.exhaustive) for s in ("stopping", "terminated"))],
+)
 async def test_a_vm_that_goes_down_is_silent_at_once(cluster: Cluster, kubelets: Kubelets, state: str) -> None:
     gone, stays = fake_vm(1), fake_vm(2)
     kubelets.observe(gone)
@@ -289,7 +292,7 @@ async def test_dies_after_silences_one_kubelet(cluster: Cluster, kubelets: Kubel
     for vm in (mortal, other):
         await eventually(lambda vm=vm: cluster.node(vm.private_dns_name), is_ready)
     kubelets.set_knobs([KnobRule(match="m-1", knobs=Knobs(dies_after=0.0))])
-    await eventually(_ended(kubelets, mortal.instance_id))
+    await eventually(_ended(kubelets, mortal.provider_id))
     last = await cluster.client.get("leases", mortal.private_dns_name, "kube-node-lease")
     await _renewals(cluster, other.private_dns_name, 3)
     assert await cluster.client.get("leases", mortal.private_dns_name, "kube-node-lease") == last

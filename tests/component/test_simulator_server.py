@@ -2,115 +2,37 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
-import ssl
 import stat
 import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import boto3
 import pytest
-import yaml
-from botocore.config import Config
-from simulator_support import DEADLINE, NOT_READY_TAINT, is_ready, taint_keys, token_secret, user_data
+from simulator_process import Http, ec2_client, eventually, fast, kube_http, launch, process
+from simulator_support import NOT_READY_TAINT, is_ready, taint_keys, token_secret
 
 from simulator.client import Obj
 from simulator.frame import FaultRule
-from simulator.kubelet import KnobRule, Knobs, Timings
-from simulator.server import PortTakenError, Simulator, SimulatorSettings, SimulatorThread
+from simulator.kubelet import KnobRule, Knobs
+from simulator.server import PortTakenError, Simulator, SimulatorThread
 
-T = TypeVar("T")
-
-FAST = Timings.fast()
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
-
-def fast(**settings: Any) -> SimulatorSettings:
-    return SimulatorSettings(timings=FAST, **settings)
 
 
 @pytest.fixture
 def simulator() -> Iterator[SimulatorThread]:
     with SimulatorThread(fast()) as thread:
         yield thread
-
-
-class Http:
-    """JSON over HTTP with nothing but the standard library: the answer's status and body."""
-
-    def __init__(self, base: str, *, token: str | None = None, ca: str | None = None) -> None:
-        self._base = base
-        self._headers = {"Content-Type": "application/json"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._tls = None if ca is None else ssl.create_default_context(cadata=ca)
-
-    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._base + path, data=data, method=method, headers=self._headers)
-        try:
-            with urllib.request.urlopen(request, timeout=10, context=self._tls) as response:
-                return response.status, json.loads(response.read())
-        except urllib.error.HTTPError as e:
-            return e.code, json.loads(e.read())
-
-    def get(self, path: str) -> Any:
-        status, body = self("GET", path)
-        assert status == 200, body
-        return body
-
-
-def kube_http(kubeconfig: str) -> Http:
-    config = yaml.safe_load(kubeconfig)
-    cluster = config["clusters"][0]["cluster"]
-    ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    return Http(cluster["server"], token=config["users"][0]["user"]["token"], ca=ca)
-
-
-def ec2_client(url: str) -> Any:
-    return boto3.client(
-        "ec2",
-        endpoint_url=url,
-        region_name="eu-west-1",
-        aws_access_key_id="AKIAHOSTLERSIMULATOR",
-        aws_secret_access_key="hostler-simulator-secret",
-        config=Config(retries={"total_max_attempts": 1}),
-    )
-
-
-def launch(ec2: Any, name: str, data: bytes | None = None) -> Obj:
-    answer = ec2.run_instances(
-        ImageId="ami-0a1b2c3d4e5f60001",
-        InstanceType="m5.large",
-        SubnetId="subnet-0a1b2c3d4e5f60001",
-        MinCount=1,
-        MaxCount=1,
-        UserData=(user_data() if data is None else data).decode(),
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": name}]}],
-    )
-    return dict(answer["Instances"][0])
-
-
-def eventually(look: Callable[[], T], until: Callable[[T], object] = bool) -> T:
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        seen = look()
-        if until(seen):
-            return seen
-        assert time.monotonic() < deadline, f"did not come about; last seen: {str(seen)[:2000]}"
-        time.sleep(0.03)
 
 
 def nodes(kube: Http) -> dict[str, Obj]:
@@ -210,6 +132,17 @@ def test_state_is_saved_while_it_runs(tmp_path: Path) -> None:
             lambda: (tmp_path / "simulator.json").read_text() if (tmp_path / "simulator.json").exists() else "",
             lambda text: '"saved"' in text,
         )
+
+
+def test_what_a_cloud_has_answered_outlives_a_kill(tmp_path: Path) -> None:
+    """No cloud forgets a VM: with one that does, I1 and I6 would mean nothing."""
+    copy = tmp_path / "killed"
+    with SimulatorThread(fast(state_dir=tmp_path / "running")) as simulator:
+        instance = launch(ec2_client(simulator.cloud_urls["aws"]), "m-1")["InstanceId"]
+        shutil.copytree(tmp_path / "running", copy)  # as it is at the moment of a kill
+    with SimulatorThread(fast(state_dir=copy)) as simulator:
+        described = ec2_client(simulator.cloud_urls["aws"]).describe_instances(InstanceIds=[instance])
+        assert len(described["Reservations"]) == 1
 
 
 def test_a_state_that_cannot_be_read_is_a_plain_error(tmp_path: Path) -> None:
@@ -331,7 +264,7 @@ def test_vms_are_impaired_killed_and_talk(simulator: SimulatorThread, admin: Htt
     assert status["InstanceStatus"]["Status"] == "impaired"
     assert admin("POST", "/ec2/kill", {"instanceId": instance})[0] == 200
     assert state() == "terminated"
-    assert admin("POST", "/ec2/kill", {"instanceId": "i-nobody"}) == (404, {"error": "no instance 'i-nobody'"})
+    assert admin("POST", "/ec2/kill", {"instanceId": "i-nobody"}) == (404, {"error": "there is no VM 'i-nobody'"})
 
 
 @pytest.mark.parametrize(
@@ -366,22 +299,6 @@ def test_a_body_that_is_not_json_is_a_bad_request(simulator: SimulatorThread) ->
 
 
 # -- the process
-
-
-@contextlib.contextmanager
-def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    started = subprocess.Popen(
-        [sys.executable, "-m", "simulator", "--speed", "fast", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.communicate()
 
 
 def addresses(started: subprocess.Popen[str]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_failure_that_the_journal_tells_is_one_line_with_its_number() -> None:
     story.journal([Happening(time=at(0.1), reason="Conflict", message="it is protected (OperationNotPermitted)")])
     for second in (0, 5, 10):
         fails(story, second, "it is protected")
-    assert lines(story) == [("Conflict", "it is protected (OperationNotPermitted) (3 times until 03:00:10)")]
+    assert lines(story) == [("Conflict", "it is protected (OperationNotPermitted) (3 times until 03:00:10 UTC)")]
 
 
 def test_a_failure_that_the_journal_does_not_tell_is_told() -> None:
@@ -59,7 +59,7 @@ def test_a_failure_that_the_journal_does_not_tell_is_told() -> None:
     fails(story, 1, "connection refused", "join")
     fails(story, 90000, "connection refused", "delete the VM")
     assert lines(story) == [
-        ("ActivityFailed", "join: connection refused (2 times until 03:00:01)"),
+        ("ActivityFailed", "join: connection refused (2 times until 03:00:01 UTC)"),
         ("Conflict", "it is protected"),
         ("ActivityFailed", "delete the VM: connection refused"),
     ]
@@ -73,7 +73,7 @@ def test_what_the_journal_tells_anew_counts_anew() -> None:
     for second in (0, 5, 3600):
         fails(story, second, "protected")
     assert lines(story) == [
-        ("Conflict", "protected (2 times until 03:00:05)"),
+        ("Conflict", "protected (2 times until 03:00:05 UTC)"),
         ("Applied", "class c1"),
         ("Conflict", "protected"),
     ]
@@ -86,7 +86,7 @@ def test_a_line_whose_number_grows_is_no_new_line_for_a_watch() -> None:
     before = story.sorted()
     fails(story, 86400, "protected")
     assert story.sorted() == before
-    assert str(story.sorted()[0]) == "protected (2 times until 2026-03-02 03:00:00)"
+    assert str(story.sorted()[0]) == "protected (2 times until 2026-03-02 03:00:00 UTC)"
 
 
 # -- what became of a call --------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ async def test_the_story_of_a_protected_vm_fits_on_a_screen(temporal: WorkflowEn
         await handle.execute_update(MachineWorkflow.delete, DeleteIntent(requested_by="tester"))
         await handle.result()
         assert len(machines.stubs.called("delete_machine")) == 10
-        story = await history.read(temporal.client, handle.id, (await handle.describe()).run_id)
+        story = await history.read(temporal.client, handle.id, (await handle.describe()).run_id, MachineState)
     told = [str(e) for e in story.sorted()]
     (line,) = [line for line in told if "protected" in line]
     assert line.startswith("it is protected from termination (9 times until ")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from poolworkflowkit import new_pool, snapshot, spec
+from machines import delete, tagged, tell, updated
+from pools.workflow import new_pool, snapshot, spec
 from stubs import phase, reason, stubbed
 from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
-from updatekit import delete, tagged, tell, updated
 
 import worker
 from resources.cluster.accounts import Account

@@ -328,6 +328,7 @@ def _serve(settings_file: str, address: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.system
 async def test_a_killed_worker_tells_nothing_twice(temporal: WorkflowEnvironment) -> None:
     async with new_world(temporal.client) as world:
         await world.watch()

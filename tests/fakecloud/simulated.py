@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fakecloud.api import SERVICE, FakeApi, FakeError, NoAnswer, Thing
 from fakecloud.wire import decoded, encoded
-from simulator.clouds import Power, Size
+from simulator.clouds import CloudResource, Power, Size
 from simulator.frame import Frame
 from simulator.kubelet import Timings
 
@@ -107,6 +107,12 @@ class FakeCloud:
 
     def has_vm(self, instance_id: str) -> bool:
         return instance_id in self.api.things
+
+    def resources(self) -> list[CloudResource]:
+        return [
+            CloudResource(t.id, f"{t.kind}s", dict(t.labels), vm=t.kind == "vm", gone=t.state == "terminated")
+            for t in list(self.api.things.values())
+        ]
 
     def set_console(self, instance_id: str, text: str) -> None:
         self.api.things[instance_id].output += text

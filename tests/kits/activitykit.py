@@ -69,6 +69,8 @@ class NoServer:
         """Heartbeats that were sent and awaited."""
         self.phase, self.status = str(Phase.PENDING), WorkflowExecutionStatus.RUNNING
         """Phase and status of the machine whose activities run."""
+        self.first_run = "run"
+        """The first run of its chain."""
 
     async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> Any:
         self.started.append(options["id"])
@@ -83,7 +85,7 @@ class NoServer:
 
         async def describe() -> Any:
             self.described.append(id)
-            info = SimpleNamespace(first_run_id="run")
+            info = SimpleNamespace(first_run_id=self.first_run)
             raw = SimpleNamespace(workflow_execution_info=info, workflow_extended_info=WorkflowExecutionExtendedInfo())
             pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(PHASE, self.phase)]
             if id in self.vms:
@@ -110,7 +112,7 @@ class NoServer:
 
 
 @dataclass
-class Deeds:
+class Attempts:
     world: World
     cloud: AwsCloud
     deps: Deps
@@ -165,7 +167,7 @@ class Deeds:
     # -- the machine
 
     def given(self, **spec: Any) -> Given:
-        return machine(self.cloud, cluster=CLUSTER, **spec)
+        return machine(self.cloud, "worker-1", CLUSTER, **spec)
 
     def target(self, given: Given, provider_id: str | None = None) -> Target:
         return Target(
@@ -209,14 +211,14 @@ def running() -> Iterator[AwsCloud]:
 
 
 @pytest.fixture
-async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
+async def attempts(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Attempts]:
     running.reset()
-    async with new_deeds(running, tmp_path) as deeds:
-        yield deeds
+    async with new_attempts(running, tmp_path) as attempts:
+        yield attempts
 
 
 @asynccontextmanager
-async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
+async def new_attempts(cloud: AwsCloud, root: Path) -> AsyncIterator[Attempts]:
     secret = root / "secrets" / "default" / "credentials"
     secret.mkdir(parents=True)
     for key, value in cloud.secret.items():
@@ -233,7 +235,7 @@ async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
         client = NoServer()
         deps = Deps(settings, client)  # type: ignore[arg-type]
         try:
-            yield Deeds(world, cloud, deps, client)
+            yield Attempts(world, cloud, deps, client)
         finally:
             await deps.close()
 
@@ -245,18 +247,18 @@ USER_DATA = "#cloud-config\n# <<BOOTSTRAP_TOKEN>> of <<MACHINE_NAME>>\n"
 
 @dataclass
 class OneMachine:
-    deeds: Deeds
+    attempts: Attempts
     given: Given
     secret: Path
     """The folder that holds the class's Secret."""
 
     @property
     def cloud(self) -> AwsCloud:
-        return self.deeds.cloud
+        return self.attempts.cloud
 
     @property
     def world(self) -> World:
-        return self.deeds.world
+        return self.attempts.world
 
     @property
     def ref(self) -> MachineRef:
@@ -265,10 +267,10 @@ class OneMachine:
     def named(self, name: str) -> OneMachine:
         """The same machine under another name."""
         identity = self.given.machine.model_copy(update={"name": name})
-        return OneMachine(self.deeds, Given(self.cloud, identity, self.given.spec), self.secret)
+        return OneMachine(self.attempts, Given(self.cloud, identity, self.given.spec), self.secret)
 
     def target(self, number: int = 1) -> Target:
-        target = self.deeds.target(self.given)
+        target = self.attempts.target(self.given)
         return target.model_copy(update={"token": token_of(self.given.machine.uid, number)})
 
     async def create(self, number: int = 1, started: datetime | None = None, **more: Any) -> CreateOutput:
@@ -281,7 +283,7 @@ class OneMachine:
             deadline=now + timedelta(minutes=20),
             **more,
         )
-        return await self.deeds.attempt(MachineActivities(self.deeds.deps).create_machine, input)
+        return await self.attempts.attempt(MachineActivities(self.attempts.deps).create_machine, input)
 
     def launches(self) -> int:
         """Calls that ask for a VM."""
@@ -300,11 +302,11 @@ class OneMachine:
         return f"{SECRETS}/bootstrap-token-{token_id(self.given.machine.uid, number)}"
 
 
-def one_machine(deeds: Deeds, root: Path) -> OneMachine:
+def one_machine(attempts: Attempts, root: Path) -> OneMachine:
     secret = root / "secrets" / "default" / "credentials"
     (secret / "userData").write_text(USER_DATA)
-    identity = deeds.given().machine.model_copy(update={"name": "m-1", "uid": str(uuid.uuid4())})
-    return OneMachine(deeds, Given(deeds.cloud, identity, deeds.cloud.spec()), secret)
+    identity = attempts.given().machine.model_copy(update={"name": "m-1", "uid": str(uuid.uuid4())})
+    return OneMachine(attempts, Given(attempts.cloud, identity, attempts.cloud.spec()), secret)
 
 
 def instance(provider_id: str) -> str:

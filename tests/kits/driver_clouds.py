@@ -6,7 +6,6 @@ A new driver joins the contract suite by one entry in CLOUDS.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -15,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import fakecloud.driver as fake_driver
-from aiohttp import web
+from azurekit import azure
 from fakecloud import FAKE
 from fakecloud.api import FakeApi
+from gcpkit import gcp
 from pydantic import SecretStr
+from simulator_support import InALoop, leftovers, served
 
 from drivers.base import (
     CreateMachineRequest,
@@ -34,6 +35,7 @@ from drivers.base import (
     UpdateMachineRequest,
     load_driver,
 )
+from drivers.errors import DriverError
 from resources.clouds import PROVIDERS
 from resources.errors import ErrorClass
 from simulator.clouds.ec2 import Ec2, World
@@ -71,6 +73,16 @@ class Cloud(Protocol):
     whose: str
     """The operation that tells whose the credentials are."""
     wrong_secret: dict[str, SecretStr]
+    refuses: Mapping[str, str]
+    """Rows of the contract that cannot be on this cloud, and why."""
+    login: str
+    """The operation by which credentials become a token, which no test counts; "" where there is none."""
+    listings: int
+    """How many kinds of resources a listing of machines has, each with as many rows as there are machines."""
+    harmless: frozenset[str]
+    """Keys of `secret` whose values are no secrets."""
+    ended: Evidence
+    """What a deletion ends with: `terminated` where the cloud shows a VM for a while after its end."""
 
     def driver_with(self, settings: DriverSettings) -> Driver: ...
     def spec(self, **changes: Any) -> dict[str, Any]: ...
@@ -83,7 +95,7 @@ class Cloud(Protocol):
 
 
 @dataclass
-class AwsCloud:
+class AwsCloud(InALoop):
     frame: Frame
     ec2: Ec2
     loop: asyncio.AbstractEventLoop
@@ -107,6 +119,11 @@ class AwsCloud:
             ErrorClass.UNKNOWN: "SomethingQuiteNew",
         }
     )
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    login: str = ""
+    listings: int = 1
+    harmless: frozenset[str] = frozenset()
+    ended: Evidence = Evidence.TERMINATED
 
     def __post_init__(self) -> None:
         ((key, secret),) = World().access_keys.items()
@@ -134,19 +151,11 @@ class AwsCloud:
         }
         return {k: v for k, v in {**plain, **changes}.items() if v is not None}
 
-    def do(self, work: Callable[[], T]) -> T:
-        """Runs it where the simulator runs."""
-
-        async def run() -> T:
-            return work()
-
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
-
     def living(self, uid: str) -> list[str]:
         return self.left(uid).get("instances", [])
 
     def left(self, uid: str) -> dict[str, list[str]]:
-        return self.do(lambda: dict(self.ec2.leftovers("hostler.io/uid", uid)))
+        return leftovers(self.do(self.ec2.resources), "hostler.io/uid", uid)
 
     def set_delays(self, boot: float, terminate: float) -> None:
         self.ec2.settings.boot_delay, self.ec2.settings.terminate_delay = boot, terminate
@@ -185,31 +194,9 @@ def key_pair(key: str, secret: str) -> dict[str, SecretStr]:
 
 @contextmanager
 def aws() -> Iterator[AwsCloud]:
-    """A simulated EC2 on a free port of the loopback, in a thread: the driver blocks."""
-    loop = asyncio.new_event_loop()
     frame = Frame()
-    started: list[Any] = []
-
-    async def start() -> str:
-        ec2 = Ec2(frame)
-        runner = web.AppRunner(ec2.app, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        started.extend([ec2, runner])
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        endpoint = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
-        yield AwsCloud(frame, started[0], loop, endpoint)
-    finally:
-        for runner in started[1:]:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
+    with served(lambda: Ec2(frame)) as (ec2, loop, endpoint):
+        yield AwsCloud(frame, ec2, loop, endpoint)
 
 
 @dataclass
@@ -226,6 +213,11 @@ class FakeCloud:
     whose: str = "Whoami"
     account: str = "one"
     other_account: str = "two"
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    login: str = ""
+    listings: int = 1
+    harmless: frozenset[str] = frozenset()
+    ended: Evidence = Evidence.TERMINATED
 
     def __post_init__(self) -> None:
         self.hot: dict[str, Any] = {"disks": [{"sizeGb": 20, "labels": {"cost": "b"}}]}
@@ -295,7 +287,12 @@ def registered() -> Iterator[None]:
         PROVIDERS.update(before)
 
 
-CLOUDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {"AWS": aws, FAKE.name: fake}
+CLOUDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "AWS": aws,
+    "Azure": azure,
+    "GCP": gcp,
+    FAKE.name: fake,
+}
 
 
 # -- what every driver test says -------------------------------------------------------------------------------------
@@ -339,9 +336,10 @@ class Given:
         return ListMachinesRequest(**{**plain, **changes})
 
 
-def machine(cloud: Cloud, name: str = "worker-1", cluster: str = "", **spec: Any) -> Given:
-    """A machine that no other test knows."""
-    identity = Identity(cluster=cluster or f"c-{uuid.uuid4().hex[:8]}", name=name, uid=str(uuid.uuid4()))
+def machine(cloud: Cloud, name: str = "", cluster: str = "", **spec: Any) -> Given:
+    """A machine that no other test knows: where a VM is named like its machine, an account has each name once."""
+    own = uuid.uuid4().hex[:8]
+    identity = Identity(cluster=cluster or f"c-{own}", name=name or f"worker-{own}", uid=str(uuid.uuid4()))
     return Given(cloud, identity, cloud.spec(**spec))
 
 
@@ -353,7 +351,7 @@ def fault(cloud: Cloud, operation: str, code: str | None = None, **rule: Any) ->
 
 def mutating(cloud: Cloud, since: int = 0) -> list[str]:
     """The changing calls in order."""
-    return [c.operation for c in cloud.frame.calls(since=since) if c.mutating]
+    return [c.operation for c in calls(cloud, since=since) if c.mutating]
 
 
 def mark(cloud: Cloud) -> int:
@@ -362,7 +360,7 @@ def mark(cloud: Cloud) -> int:
 
 
 def calls(cloud: Cloud, operation: str = "*", since: int = 0) -> list[Call]:
-    return cloud.frame.calls(operation=operation, since=since)
+    return [c for c in cloud.frame.calls(operation=operation, since=since) if c.operation != cloud.login]
 
 
 def until(condition: Callable[[], T], seconds: float = 10.0) -> T:
@@ -384,3 +382,23 @@ def delete_until_gone(given: Given, provider_id: str | None = None) -> DeleteMac
 
     until(gone)
     return answers[-1]
+
+
+MOST = 40
+"""Passes that anything may take."""
+
+
+def again_and_again(
+    cloud: Cloud, tick: Callable[[], None], do: Callable[[Driver], Any], done: Callable[[Any], bool]
+) -> None:
+    """Passes at a cloud whose creations take several, each by a worker of its own, until it is done; an error is waited
+    for, and no worse than one that a workflow repeats. `tick` lets time go on between them."""
+    for _ in range(MOST):
+        cloud.do(tick)
+        try:
+            if done(do(cloud.driver_with(DriverSettings()).driver)):
+                return
+        except DriverError as e:
+            if e.error_class not in (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT):
+                raise
+    raise AssertionError("it never ended")

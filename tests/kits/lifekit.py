@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
+import dataclasses
+import functools
+import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +26,7 @@ from typing import Any, TypeVar
 import boto3
 import yaml
 from paths import ROOT
+from simulator_support import leftovers
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
@@ -30,6 +36,7 @@ from temporalio.worker import Interceptor
 from typer.testing import CliRunner
 
 import worker
+from resources.clouds import PROVIDERS, Provider, TagRules
 from resources.errors import TOO_EARLY
 from resources.machine.intents import DeleteIntent
 from resources.machine.manifest import SecretRef
@@ -38,10 +45,10 @@ from resources.manifests import Loaded, load_manifests
 from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
-from simulator.clouds.ec2 import Ec2
+from simulator.clouds import CloudResource
 from simulator.frame import Call
 from simulator.kubelet import Timings as SimulatorTimings
-from simulator.server import SimulatorSettings, SimulatorThread
+from simulator.server import CloudSettings, SimulatorSettings, SimulatorThread
 from workflows.machine import MachineWorkflow
 
 T = TypeVar("T")
@@ -49,6 +56,8 @@ T = TypeVar("T")
 EXAMPLES = ROOT / "examples" / "aws"
 DEADLINE = 60.0  # seconds; a passing test never waits for it
 CLUSTER = "demo"
+STICKY = timedelta(seconds=1)
+"""How long a task waits for the worker that has its run cached: the SDK's ten are lost after each worker that goes."""
 
 
 async def eventually(
@@ -57,14 +66,16 @@ async def eventually(
     what: str = "it",
     within: float = DEADLINE,
 ) -> T:
-    """Looks again and again until the answer is as wanted; `within` this many seconds."""
-    deadline = time.monotonic() + within
+    """Looks again and again until the answer is as wanted; `within` this many seconds. The longer it has waited, the
+    less often: a question to a workflow takes 14 ms of a core, a quarter of it where twenty are asked in a second."""
+    began = time.monotonic()
     while True:
         seen = await look()
         if until(seen):
             return seen
-        assert time.monotonic() < deadline, f"{what} did not come about; last seen: {seen!r:.3000}"
-        await asyncio.sleep(0.05)
+        waited = time.monotonic() - began
+        assert waited < within, f"{what} did not come about; last seen: {seen!r:.3000}"
+        await asyncio.sleep(min(0.2, 0.03 + 0.15 * waited))
 
 
 async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> T:
@@ -79,9 +90,16 @@ async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> 
                 raise
 
 
-def examples(name: str = "m-1", **spec: Any) -> Loaded:
-    """The manifests of examples/aws, with the machine's name and fields of its spec replaced."""
-    loaded = load_manifests("---\n".join(p.read_text() for p in sorted(EXAMPLES.glob("*.yaml"))), "examples/aws")
+@functools.cache
+def examples_of(cloud: str) -> Loaded:
+    """The manifests of a cloud's example, which nobody may change."""
+    files = sorted((ROOT / "examples" / cloud).glob("*.yaml"))
+    return load_manifests("---\n".join(file.read_text() for file in files), f"examples/{cloud}")
+
+
+def examples(name: str = "m-1", cloud: str = "aws", **spec: Any) -> Loaded:
+    """The manifests of a cloud's example, with the machine's name and fields of its spec replaced."""
+    loaded = copy.deepcopy(examples_of(cloud))
     machine = loaded.machines[0]
     machine.metadata.name = name
     machine.spec = machine.spec.model_copy(update=spec)
@@ -95,9 +113,12 @@ class Stack:
     settings: Settings
     settings_file: Path
     cluster: str = CLUSTER
+    home: str = "aws"
+    """The cloud in whose example's words its machines are made, by its name in the settings."""
     canary: str = ""
     """A line of the machines' user data that nobody may see."""
     secret_key: str = ""
+    """A part of the credentials that nobody may see."""
     started: dict[str, WorkflowHandle[Any, Any]] = field(default_factory=dict)
 
     # -- machines ---------------------------------------------------------------------------------------------------
@@ -114,7 +135,7 @@ class Stack:
     ) -> WorkflowHandle[Any, Any]:
         """Starts a machine as the command line does, of the examples' class unless another is given; `secret`: with one
         of its own."""
-        loaded = examples(name, **spec)
+        loaded = examples(name, self.home, **spec)
         snapshot = machine_class or ClassSnapshot.of(loaded.classes[0])
         if provider_spec:
             snapshot = snapshot.model_copy(update={"provider_spec": {**snapshot.provider_spec, **provider_spec}})
@@ -163,30 +184,40 @@ class Stack:
         return await asyncio.wait_for(self.started[name].result(), DEADLINE)
 
     @property
-    def cloud(self) -> Ec2:
-        """The simulated cloud itself, as `call` of the simulator may use it."""
-        cloud = self.simulator.simulator.clouds["aws"]
-        assert isinstance(cloud, Ec2)
-        return cloud
+    def cloud(self) -> Any:
+        """The simulated cloud that its machines are in, as `call` of the simulator may use it: a simulator.clouds.Cloud
+        and what else that one has."""
+        return self.simulator.simulator.clouds[self.home]
+
+    @property
+    def provider(self) -> Provider:
+        return next(provider for name, provider in PROVIDERS.items() if name.lower() == self.home)
+
+    @property
+    def tag_rules(self) -> TagRules:
+        return self.provider.spec.TAGS
 
     # -- what the cloud and the cluster say ---------------------------------------------------------------------------
 
     def calls(self, operation: str, service: str = "ec2") -> list[Call]:
         return self.simulator.call(lambda: self.simulator.simulator.frame.calls(service, operation))
 
+    def resources(self) -> list[CloudResource]:
+        """What was made in all clouds, VMs that are gone included."""
+        clouds = self.simulator.simulator.clouds.values()
+        return self.simulator.call(lambda: [resource for cloud in clouds for resource in cloud.resources()])
+
     def leftovers(self, uid: str) -> dict[str, list[str]]:
         """What the cloud holds with the machine's uid tag, now and without lag."""
-        found = self.simulator.call(lambda: self.cloud.leftovers(TAG_UID, uid))
-        return {kind: ids for kind, ids in found.items() if ids}
+        return leftovers(self.resources(), self.tag_rules.key(TAG_UID), uid)
 
     def launched(self) -> list[str]:
-        """Instances that the cloud has ever made."""
-        ids = [i for c in self.calls("RunInstances") if not c.error for i in c.result.get("instanceIds", ())]
-        return sorted(set(ids))
+        """VMs that were ever made."""
+        return sorted(resource.id for resource in self.resources() if resource.vm)
 
     def tags(self, resource: str) -> dict[str, str]:
         """Tags as they are at the cloud, whatever reads show."""
-        return dict(self.simulator.call(lambda: self.cloud._tags.of(resource)))
+        return next((found.tags for found in self.resources() if found.id == resource), {})
 
     def ec2(self) -> Any:
         """The account's own tools, as somebody else uses them."""
@@ -225,19 +256,33 @@ class Stack:
             yield
 
 
-async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
-    """Runs the command in this process, which saves the second that its imports take; returns what it prints. The exit
-    code is part of the contract, and an error's words follow where one is expected."""
+async def hostler(
+    stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None, errors: bool = False
+) -> str:
+    """Runs the command in this process; returns what it prints. The exit code is part of the contract, and what it says
+    on standard error follows where an error is expected, or asked for."""
+    code, out, err = await command(arguments, environment(stack), stdin)
+    assert code == expect, f"hostler {' '.join(arguments)}: {out}{err}"
+    return out + (err if expect or errors else "")
+
+
+_one_command = threading.Lock()
+"""A command that runs in this process has the process's standard output for itself."""
+
+
+async def command(
+    arguments: Iterable[str], environment: Mapping[str, str | None], stdin: str | None = None
+) -> tuple[int, str, str]:
+    """Runs the command in this process, which saves the second that its imports take: its exit code and output."""
     from starter.main import app
 
     def invoke() -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, arguments, input=stdin, env=environment(stack), prog_name="hostler")
+        with _one_command:
+            done = CliRunner().invoke(app, list(arguments), input=stdin, env=environment, prog_name="hostler")
         return done.exit_code, done.stdout, done.stderr
 
     # In a thread: the command has an event loop of its own, and the worker of the test needs ours.
-    code, out, err = await asyncio.to_thread(invoke)
-    assert code == expect, f"hostler {' '.join(arguments)}: {out}{err}"
-    return out + (err if expect else "")
+    return await asyncio.to_thread(invoke)
 
 
 def environment(stack: Stack) -> dict[str, str]:
@@ -254,7 +299,8 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "defaultCluster": cluster,
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
-        "clouds": {name: {"endpoint": url} for name, url in thread.cloud_urls.items()},
+        # What a call without an answer has made is looked for after this time.
+        "clouds": {name: {"endpoint": url, "callTimeout": "8s"} for name, url in thread.cloud_urls.items()},
         "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "200ms"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }
@@ -264,15 +310,20 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def new_stack(client: Client, **simulator: Any) -> AsyncIterator[Stack]:
-    """A stack without workers; `simulator` are fields of SimulatorSettings."""
-    thread = SimulatorThread(SimulatorSettings(cluster=CLUSTER, timings=SimulatorTimings.fast(), **simulator))
+async def new_stack(
+    client: Client, clouds: Iterable[str] = (), home: str = "aws", **simulator: Any
+) -> AsyncIterator[Stack]:
+    """A stack without workers, whose machines are made at `home`; `clouds`: those that there are, unless that one
+    alone; `simulator`: fields of SimulatorSettings."""
+    served = {name: CloudSettings() for name in clouds or (home,)}
+    timings = SimulatorTimings.fast()
+    thread = SimulatorThread(SimulatorSettings(cluster=CLUSTER, timings=timings, clouds=served, **simulator))
     async with contextlib.AsyncExitStack() as leaving:
         root = Path(leaving.enter_context(tempfile.TemporaryDirectory()))
         await asyncio.to_thread(thread.__enter__)  # it has a loop of its own, which must not start inside ours
         leaving.push_async_callback(asyncio.to_thread, thread.__exit__)
         file = settings_for(thread, root, CLUSTER)
-        stack = Stack(client, thread, load_settings(file), file)
+        stack = Stack(client, thread, load_settings(file), file, home=home)
         await plant(stack)
         leaving.push_async_callback(end_all, stack)
         yield stack
@@ -283,7 +334,9 @@ async def tenant(stack: Stack, cluster: str) -> AsyncIterator[Stack]:
     """Another cluster name and other task queues on the same simulator, for cases that run side by side."""
     with tempfile.TemporaryDirectory() as folder:
         file = settings_for(stack.simulator, Path(folder), cluster)
-        other = Stack(stack.client, stack.simulator, load_settings(file), file, cluster, stack.canary, stack.secret_key)
+        other = dataclasses.replace(
+            stack, settings=load_settings(file), settings_file=file, cluster=cluster, started={}
+        )
         try:
             yield other
         finally:
@@ -292,10 +345,11 @@ async def tenant(stack: Stack, cluster: str) -> AsyncIterator[Stack]:
 
 async def plant(stack: Stack) -> None:
     """The examples' Secret, with a canary in its user data."""
-    (secret,) = examples().secrets
-    values = secret.plain()
+    (secret,) = examples_of(stack.home).secrets
+    values = dict(secret.plain())
     stack.canary = f"canary-{uuid.uuid4().hex}"
-    stack.secret_key = next(v.decode() for k, v in values.items() if "secret" in k.lower())
+    proof = next(v.decode() for k, v in values.items() if "secret" in k.lower() or k == "serviceAccountJSON")
+    stack.secret_key = json.loads(proof)["private_key"].splitlines()[1] if proof.startswith("{") else proof
     values["userData"] += f"\n# {stack.canary}\n".encode()
     await write_secret(stack, secret.metadata.name, values)
 
@@ -324,7 +378,7 @@ async def end_all(stack: Stack) -> None:
     """Leaves no trace of the workflows of a test that is over. The next stack has the same names, and a cluster that
     was only terminated would be begun again there with its last state: its pause, its journal, its troubles."""
     ids = {handle.id for handle in stack.started.values()} | {cluster_id(stack.cluster)}
-    ids |= {class_id(stack.cluster, c.metadata.name) for c in examples().classes}
+    ids |= {class_id(stack.cluster, c.metadata.name) for c in examples_of(stack.home).classes}
     await asyncio.gather(*(forget(stack.client, id) for id in ids))
     await end_running(stack)
 

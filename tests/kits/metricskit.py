@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ownserver import get
-from processkit import free_port
+from processes import free_port, get
 from stubs import Machines, stubbed
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes

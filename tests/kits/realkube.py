@@ -13,23 +13,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from kubekit import KubeTarget, Obj
 from realkube_build import binaries_folder
-from realkube_certificates import write_certificates
-from realkube_signer import sign_requests
+from realkube_certificates import client_certificate, write_certificates
 
 from simulator import controllers as simulated
+from simulator.kube import csr
 from starter.local.processes import Child, Command, ProcessError, Processes, Ready, no_wait
 from starter.local.up import cancelled_by_signals
 
@@ -49,6 +54,16 @@ ALL: Controllers = ("*", "token-cleaner-controller")
 """The controllers that are on by default, one that is not, and the scheduler."""
 
 _SYSTEM_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
+
+AUDIT = "audit.jsonl"
+_AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts:hostler"]}, {"level": "None"}],
+}
+"""What workers ask with accounts of deploy/rbac; nothing else is written down."""
+
 # What kubeadm sets up for TLS bootstrapping: a bootstrap token may ask for a node's certificate, and gets it without a
 # review; a kubelet gets a new one for itself.
 _ROLES = (
@@ -133,6 +148,10 @@ class RealKube:
     def kubeconfig_file(self) -> Path:
         return self._folder / "kubeconfig"
 
+    def audited(self) -> list[Obj]:
+        """The API server's audit events of what accounts of the namespace `hostler` have asked."""
+        return [json.loads(line) for line in (self._folder / AUDIT).read_text().splitlines()]
+
     # -- start, in this order
 
     async def start_etcd(self) -> None:
@@ -156,6 +175,7 @@ class RealKube:
     async def start_api_server(self, *, service_accounts: bool) -> None:
         """Starts the API server. Without `service_accounts` pods need none, which only a controller would make."""
         file = self._file
+        (self._folder / "audit.yaml").write_text(yaml.safe_dump(_AUDITED))
         (self._folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
         self.kubeconfig_file.write_text(self.kubeconfig)
         await self._start(
@@ -175,6 +195,7 @@ class RealKube:
             *("--service-account-key-file", file("service-accounts.key")),
             *("--service-account-signing-key-file", file("service-accounts.key")),
             *("--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction"),
+            *("--audit-policy-file", file("audit.yaml"), "--audit-log-path", file(AUDIT)),
             *(() if service_accounts else ("--disable-admission-plugins", "ServiceAccount")),
             *("--service-cluster-ip-range", "10.0.0.0/24"),
             ready=self._api_server_ready,
@@ -310,6 +331,43 @@ def _binding(group: str, role: str) -> Obj:
         "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": api, "kind": "Group", "name": group}],
     }
+
+
+# -- signing what kubelets ask for -------------------------------------------------------------------------------------
+
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+async def sign_requests(kube: KubeTarget, folder: Path) -> None:
+    """Approve and sign, by the simulator's rules and with the CA in `folder`, until cancelled."""
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    while True:
+        async for event in kube.watch(REQUESTS):  # without a version: existing requests come first
+            if event["type"] in ("ADDED", "MODIFIED"):
+                await _advance(kube, event["object"], ca, key)
+
+
+async def _advance(kube: KubeTarget, request: Obj, ca: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    path = f"{REQUESTS}/{request['metadata']['name']}"
+    if not request["status"] and csr.may_be_approved(request):
+        condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": "a kubelet's"}
+        condition["lastUpdateTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await kube.call("PUT", f"{path}/approval", {**request, "status": {"conditions": [condition]}})
+    elif csr.awaits_signing(request) and csr.node_of(request) is None:
+        csr.fail(request)
+        await kube.call("PUT", f"{path}/status", request)
+    elif csr.awaits_signing(request):
+        wanted = x509.load_pem_x509_csr(base64.b64decode(request["spec"]["request"]))
+        signed = client_certificate(wanted.subject, wanted.public_key(), ca, key)
+        pem = signed.public_bytes(serialization.Encoding.PEM)
+        request["status"]["certificate"] = base64.b64encode(pem).decode()
+        await kube.call("PUT", f"{path}/status", request)
+
+
+# -- as a program -----------------------------------------------------------------------------------------------------
 
 
 async def _beside(command: list[str]) -> int:

@@ -55,15 +55,20 @@ def build() -> Path:
     target = binaries_folder()
     target.mkdir(parents=True, exist_ok=True)
     for module in (ETCD, KUBERNETES):
-        for name, package in module.commands.items():
+        for name in module.commands:
             if (target / name).exists():
                 continue
-            print(f"building {name} {module.version}", flush=True)
-            unfinished = target / f"{name}.unfinished"
-            argv = ["go", "build", "-trimpath", "-ldflags", _linker_flags(module), "-o", str(unfinished), package]
-            subprocess.run(argv, cwd=module.folder, check=True)
-            unfinished.rename(target / name)  # a file with the final name is whole, even after an interrupted build
+            go_build(module, name, target / name, _linker_flags(module))
     return target
+
+
+def go_build(module: Module, name: str, target: Path, flags: str = "-s -w") -> None:
+    """Builds one command of a module. `flags`: for the linker; by default without symbols."""
+    print(f"building {name} {module.version}", flush=True)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    argv = ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(unfinished), module.commands[name]]
+    subprocess.run(argv, cwd=module.folder, check=True)
+    unfinished.rename(target)  # a file with the final name is whole, even after an interrupted build
 
 
 def _linker_flags(module: Module) -> str:

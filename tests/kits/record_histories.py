@@ -16,11 +16,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from classkit import LiveClass, refuse, relent, start_by_hand, tagged
-from flowkit import knobs
+from classes import LiveClass, refuse, relent, start_by_hand, tagged
+from faults.control_plane_flows import LiveControlPlane
 from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
+from lives import knobs
 from paths import TESTS
-from poollives import Pool, killing, machine_handle, pool_spec
+from pools.lives import Pool, killing, machine_handle, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -33,12 +34,14 @@ from resources.machine.hooks import HookIntent
 from resources.machine.intents import RecreateIntent
 from resources.machine.manifest import HookKind
 from resources.machine.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
-from resources.machine.state import Phase
+from resources.machine.state import ApplyIntent, Phase
 from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, rollout_id
 from resources.orders import in_ms
-from resources.owner import Owner
+from resources.owner import CONTROL_PLANE, Owner
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
+from starter.local.stack import KNOBS, dynamic_config
+from workflows.control_plane import ControlPlaneWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
@@ -279,6 +282,67 @@ async def an_overtaken_life(stack: Stack) -> None:
     await stack.delete()
 
 
+async def an_asked_life(stack: Stack) -> None:
+    """The annotation of its manifest asks to preserve it, and is withdrawn; a manifest with a label that no API server
+    would take is refused."""
+    handle = await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    assert state.machine_class is not None
+
+    def wish(number: int, labels: dict[str, str], annotations: dict[str, str]) -> ApplyIntent:
+        given = {"labels": labels, "annotations": annotations}
+        return ApplyIntent(id=f"a{number}", spec=state.spec, machine_class=state.machine_class, **given)
+
+    await handle.execute_update(MachineWorkflow.apply, wish(1, {}, {PRESERVE_ANNOTATION: "now"}), id="a1")
+    await eventually(stack.state, lambda s: s.status.preserve.expiry_time is not None)
+    await handle.execute_update(MachineWorkflow.apply, wish(2, {"team": "a"}, {}), id="a2")
+    await eventually(stack.state, lambda s: s.status.preserve.expiry_time is None)
+    await handle.signal("apply", wish(3, {"a b": ""}, {}))
+    await eventually(stack.state, lambda s: any(h.reason == "Refused" for h in s.journal))
+    await stack.delete()
+
+
+async def a_late_life(stack: Stack) -> None:
+    """There is no capacity until its creation deadline."""
+    none = FaultRule(service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=None)
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(none))
+    await stack.create(creation_timeout=timedelta(seconds=4))
+    await stack.phase(Phase.FAILED)
+    await stack.delete()
+
+
+async def a_patient_life(stack: Stack) -> None:
+    """Its node does not join; its creation deadline is moved while somebody watches the VM."""
+    knobs(stack, "m-1", never_joins=True)
+    handle = await stack.create(creation_timeout=timedelta(minutes=1))
+    state = await stack.reason("NodeNotSeen")
+    assert state.machine_class is not None
+
+    async def watches() -> int:
+        events = (await handle.fetch_history()).events
+        scheduled = (e.activity_task_scheduled_event_attributes.activity_type.name for e in events)
+        return sum(name == "watch_machine" for name in scheduled)
+
+    await eventually(watches)
+    patient = state.spec.model_copy(update={"creation_timeout": timedelta(minutes=2)})
+    apply = ApplyIntent(id="a1", spec=patient, machine_class=state.machine_class)
+    await handle.execute_update(MachineWorkflow.apply, apply, id="a1")
+    await eventually(watches, lambda count: count == 2)
+    await stack.delete()
+
+
+async def a_refused_pool(stack: Stack) -> None:
+    """There is no capacity for its machines at first, and that is what it waits for until they have their VMs."""
+    none = FaultRule(service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=3)
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(none))
+    pool = Pool(stack)
+    await pool.start(pool_spec(2))
+    await pool.waits("OutOfCapacity")
+    await pool.rolled_out(2)
+    await pool.delete()
+    await end_running(stack)
+
+
 async def a_braked_pool(stack: Stack) -> dict[str, str]:
     """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
     that of a running machine, and is replaced as a repair."""
@@ -334,12 +398,32 @@ async def a_contradicted_pool(stack: Stack) -> dict[str, str]:
     return {"machine": machine_handle(stack, name).id}
 
 
+async def a_control_planes_life(stack: Stack) -> dict[str, str]:
+    """Three machines made by hand are taken over. An edit of their class replaces one after the other; the set goes on
+    in a new run; a person deletes one, which is held until its replacement is ready. The set is deleted, and lets its
+    machines go: the one recorded is the first one's replacement, which dies after that."""
+    cp = LiveControlPlane(stack, "cp")
+    await cp.by_hand()
+    await cp.start()
+    await cp.complete()
+    await cp.of.apply(machineType="m5.xlarge")
+    summary = await cp.complete(*cp.hands)
+    first, second = (summary.indexes[index].hosts[0].name for index in (0, 1))
+    await renewed(cp.handle, ControlPlaneWorkflow.renew_by_update)
+    await cp.delete(second)
+    await cp.complete(second)
+    await cp.end()
+    await end_running(stack)
+    return {"machine": machine_handle(stack, first).id}
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
     "class": class_id(CLUSTER, examples().classes[0].metadata.name),
     "pool": pool_id(CLUSTER, "p1"),
     "rollout": rollout_id(CLUSTER, "p1", 2),
+    "controlplane": CONTROL_PLANE.id(CLUSTER, CONTROL_PLANE.only),
 }
 """What can be recorded, by kind."""
 FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
@@ -358,6 +442,11 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "nonsense-life": (a_life_that_hears_nonsense, ("machine",)),
     "lost-life": (a_lost_life, ("machine",)),
     "overtaken-life": (an_overtaken_life, ("machine",)),
+    "refused-pool": (a_refused_pool, ("pool", "cluster")),
+    "asked-life": (an_asked_life, ("machine",)),
+    "late-life": (a_late_life, ("machine",)),
+    "patient-life": (a_patient_life, ("machine",)),
+    "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 
@@ -400,7 +489,7 @@ async def main() -> None:
         search_attributes=list(ALL),
         identity=IDENTITY,
         dev_server_existing_path=str(Path(sys.executable).parent / "temporal"),
-        dev_server_extra_args=["--dynamic-config-value", 'history.timerProcessorMaxTimeShift="20ms"'],
+        dev_server_extra_args=dynamic_config(KNOBS),
     ) as env:
         for name in sys.argv[1:] or FLOWS:
             await record(env.client, name)

@@ -6,17 +6,21 @@ import asyncio
 import base64
 import contextlib
 import json
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
+from drivers.base import CreateMachineRequest, Driver, MachineStatus, Making
 from simulator.client import CallError, ConnectionPool, KubeClient, Obj, from_kubeconfig
+from simulator.clouds import CloudResource
 from simulator.frame import Frame
 from simulator.kube import KubeApi
 from simulator.kubelet import Power, Size
+from simulator.kubelet.machine import Vm
 
 T = TypeVar("T")
 
@@ -41,6 +45,81 @@ async def eventually(look: Callable[[], Awaitable[T]], until: Callable[[T], obje
             seen = e.message
         assert time.monotonic() < deadline, f"{what or 'it'} did not come about; last seen: {json.dumps(seen)[:2000]}"
         await asyncio.sleep(0.02)
+
+
+def leftovers(resources: Iterable[CloudResource], key: str, value: str) -> dict[str, list[str]]:
+    """Ids of what is there and carries the tag, by kind; an empty answer means that nothing is left."""
+    left: dict[str, list[str]] = {}
+    for resource in resources:
+        if not resource.gone and resource.tags.get(key) == value:
+            left.setdefault(resource.kind, []).append(resource.id)
+    return left
+
+
+class App(Protocol):
+    """A simulated cloud: what serves it over HTTP."""
+
+    app: web.Application
+
+
+A = TypeVar("A", bound=App)
+
+
+@contextlib.contextmanager
+def served(make: Callable[[], A]) -> Iterator[tuple[A, asyncio.AbstractEventLoop, str]]:
+    """A simulated cloud on a free port of the loopback, in a thread, as drivers block: the cloud, the loop that it
+    belongs to, and its address."""
+    loop = asyncio.new_event_loop()
+    runners: list[web.AppRunner] = []
+
+    async def start() -> tuple[A, str]:
+        cloud = make()
+        runner = web.AppRunner(cloud.app, shutdown_timeout=0.1)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return cloud, f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        cloud, endpoint = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+        yield cloud, loop, endpoint
+    finally:
+        for runner in runners:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+class InALoop:
+    """What a simulator in a thread is reached by."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Runs it where the simulator runs."""
+
+        async def run() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+
+class Patient:
+    """A driver whose creations are repeated, as the activity repeats them, until they answer with the VM."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
+        while isinstance(made := self.driver.create_machine(request), Making):
+            time.sleep(0.01)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
 
 
 @dataclass(frozen=True)
@@ -150,8 +229,8 @@ class Cluster:
     def kubeconfig(self) -> str:
         return self.api.kubeconfig(self.url)
 
-    def console(self, instance_id: str, text: str) -> None:
-        self.consoles[instance_id] = self.consoles.get(instance_id, "") + text
+    def console(self, vm: Vm, text: str) -> None:
+        self.consoles[vm.instance_id] = self.consoles.get(vm.instance_id, "") + text
 
     async def node(self, name: str) -> Obj:
         return await self.client.get("nodes", name)

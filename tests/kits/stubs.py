@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lifekit import asked, eventually, examples
+from lifekit import STICKY, asked, eventually, examples
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -287,7 +287,11 @@ class Machines:
         it."""
         runner = worker.sandbox(strict)
         return Worker(
-            self.client, task_queue=self.prefix, workflows=worker.WORKFLOWS, workflow_runner=runner, **options
+            self.client,
+            task_queue=self.prefix,
+            workflows=worker.WORKFLOWS,
+            workflow_runner=runner,
+            **{"sticky_queue_schedule_to_start_timeout": STICKY, **options},
         )
 
     def new_state(self, name: str, timings: Timings | None = None, **spec: Any) -> MachineState:
@@ -326,8 +330,11 @@ class Machines:
         return NodeFacts.model_validate({**usual, **fields})
 
 
-async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
-    handle = await machines.start(machines.new_state(name, **spec))
+async def running(machines: Machines, name: str = "m-1", messages: int = 0, **spec: Any) -> Handle:
+    """A machine that runs. The handle is of whichever run there is; `messages`: this many are counted already."""
+    new = machines.new_state(name, **spec)
+    started = await machines.start(new.model_copy(update={"messages": messages}))
+    handle = machines.client.get_workflow_handle_for(MachineWorkflow.run, started.id)
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)

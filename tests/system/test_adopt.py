@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import CLUSTER, Stack, eventually, examples, hostler, new_stack
+from lives import client_of, fault, mend, provider_id, running, terminate
 from pagekit import parse, typed
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
@@ -20,9 +21,7 @@ from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
 from resources.orphans import OwnedVm
 from resources.owner import Owner
 from resources.settings import Settings
-from simulator.frame import FaultRule
 from starter.doctor import clusters as doctor_clusters
-from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer, Refused
 from starter.sdk.ownerless import choose
 from workflows.machine import MachineWorkflow
@@ -31,41 +30,10 @@ Orphans = dict[str, list[str]]
 """Cells of `get orphans`, by providerID."""
 
 
-def client_of(stack: Stack) -> HostlerClient:
-    return HostlerClient(stack.client, stack.settings, requested_by="tester")
-
-
 async def orphans(stack: Stack, *more: str) -> Orphans:
     lines = (await hostler(stack, "get", "orphans", *more)).splitlines()
     assert not lines or lines[0].split()[:5] == ["NAME", "VM", "STATE", "UID", "WORKFLOW"]
     return {cells[1]: cells for cells in (line.split() for line in lines[1:])}
-
-
-async def running(stack: Stack, name: str = "m-1") -> MachineState:
-    """A new machine, or a new life of one."""
-    await stack.create(name)
-    return await stack.phase(Phase.RUNNING, name)
-
-
-async def terminate(stack: Stack, name: str = "m-1") -> None:
-    """Somebody ends its workflow; a later one of the same name is for the test to end, too."""
-    handle = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, name))
-    await handle.terminate("by mistake")
-    stack.started[name] = handle
-
-
-def provider_id(state: MachineState) -> str:
-    assert state.status.provider_id is not None
-    return state.status.provider_id
-
-
-def fault(stack: Stack, **rule: object) -> None:
-    made = FaultRule.model_validate(rule)
-    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
-
-
-def mend(stack: Stack) -> None:
-    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.clear())
 
 
 @pytest.mark.core
@@ -223,7 +191,7 @@ async def test_a_namespace_that_has_moved_keeps_its_old_id_by_the_settings(tempo
 
 async def doctor(stack: Stack) -> str:
     """What the doctor warns of."""
-    found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack).clusters)
+    found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack).clusters, served=True)
     return "\n".join(f.message for f in found if f.level == "warning")
 
 

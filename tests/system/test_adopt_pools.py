@@ -9,21 +9,19 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from flowkit import knobs
+from histories import forgotten
 from lifekit import Stack, end_running, eventually, examples, hostler
-from poollives import Crowd, Pool, machine_handle, pool_spec
-from retention import forgotten
-from test_adopt import client_of, fault, mend
+from lives import client_of, fault, knobs, mend
+from pools.lives import Crowd, Pool, machine_handle, pool_spec
 
 from resources.machine.intents import DeleteIntent
 from resources.machine.state import MachineState, Phase
-from resources.names import machine_id
 from resources.orphans import OwnedVm
 from resources.pool.intents import PoolSummary
 from starter.commands.adopt import told
 from starter.sdk.errors import Refused
 from starter.sdk.ownerless import is_its
-from starter.sdk.pools.members import refuse_too_early
+from starter.sdk.owners import refuse_too_early
 from starter.sdk.results import Life, MachineSummary
 
 
@@ -33,10 +31,12 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
     await end_running(stack)
 
 
-async def lost(pool: Pool) -> tuple[str, MachineState]:
-    """One of the pool's machines, whose workflow somebody has ended. The pool does not know it yet."""
+async def lost(pool: Pool, known: bool = True) -> tuple[str, MachineState]:
+    """One of the pool's machines, whose workflow somebody has ended, or of which nobody knows any longer. The pool does
+    not hear of it."""
     name, state = min((await pool.machines()).items())
-    await machine_handle(pool.stack, name).terminate("by mistake")
+    handle = machine_handle(pool.stack, name)
+    await (handle.terminate("by mistake") if known else forgotten(pool.stack.client, handle.id))
     pool.stack.started[name] = machine_handle(pool.stack, name)  # an adopted one is the test's to end, too
     return name, state
 
@@ -135,8 +135,7 @@ async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
     """Its pool knows what it was made from."""
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
-    name, before = await lost(pool)
-    await forgotten(pool.stack.client, machine_id(pool.stack.cluster, name))
+    name, before = await lost(pool, known=False)
     await missed(pool)
     said = await adopt(pool, name)
     assert said == [
@@ -177,10 +176,9 @@ async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> 
     await client_of(pool.stack).apply(*examples().classes)
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
-    name, before = await lost(pool)
+    name, before = await lost(pool, known=False)
     assert name in await users(pool)
     await vm_deleted(pool, before)
-    await forgotten(pool.stack.client, machine_id(pool.stack.cluster, name))
     await missed(pool)
     fault(pool.stack, operation="DescribeInstances", code="UnauthorizedOperation", times=None)
     with pytest.raises(Refused, match="cannot be listed"):
@@ -188,7 +186,7 @@ async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> 
     mend(pool.stack)
     assert name in (await pool.state()).members
     said = await adopt(pool, name)
-    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another"
+    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another if it needs one"
     assert f"tagged hostler.io/machine={name}" in said[1]
     state = await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 2
@@ -253,7 +251,7 @@ async def test_one_that_never_had_a_vm(pool: Pool) -> None:
 
     said = await eventually(adopted)
     assert datetime.now(UTC) >= ended + brief.call_timeout + brief.consistency
-    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another"
+    assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another if it needs one"
     assert all(f"machine {name} has no VM, but its workflow has only been ended" in r for r in refusals)
     await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 1

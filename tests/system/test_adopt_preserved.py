@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from flowkit import knobs
 from lifekit import CLUSTER, Stack, eventually, hostler
-from test_adopt import running, terminate
+from lives import knobs, running, terminate
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
@@ -82,7 +81,7 @@ async def test_what_was_said_of_it_since_counts(stack: Stack) -> None:
 
 async def test_one_that_failed_is_kept_as_long_as_before(stack: Stack) -> None:
     """An annotation that came in its second run keeps it; it fails once more."""
-    await stack.create("m-1", health_timeout=timedelta(seconds=3), creation_timeout=timedelta(seconds=20))
+    await stack.create("m-1", health_timeout=timedelta(seconds=3), creation_timeout=timedelta(seconds=12))
     node = (await stack.phase(Phase.RUNNING)).status.node_name
     await renewed(stack, "m-1")
     stack.kubectl("annotate", "node", str(node), f"{PRESERVE_ANNOTATION}=when-failed")

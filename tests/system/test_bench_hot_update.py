@@ -6,11 +6,13 @@ import asyncio
 import json
 import sys
 
+import pytest
 from paths import ROOT
 
 HOT_UPDATE = ROOT / "bench" / "hot_update.py"
 
 
+@pytest.mark.exhaustive  # what it runs is test_life_hot_update.py's; how benchmarks begin and end is test_bench.py's
 async def test_a_tiny_run() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -32,6 +32,7 @@ async def run(program: str, *arguments: str) -> Any:
     return json.loads(output.decode().strip().splitlines()[-1])
 
 
+@pytest.mark.exhaustive  # what it runs is test_life_pool.py's; how benchmarks begin and end is test_bench.py's
 async def test_a_tiny_rollout() -> None:
     times = ("--boot", "0.2", "--join", "0.1", "--terminate", "0.2")
     numbers = await run("rollout.py", "--machines", "3", "--surge", "50%", *times)
@@ -44,7 +45,7 @@ async def test_a_tiny_rollout() -> None:
     assert numbers["events"]["machine"] > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive  # likewise
 async def test_two_tiny_pools() -> None:
     rows = await run("scale.py", "--machines", "1", "2", "--idle", "0.5")
     assert [row["machines"] for row in rows] == [1, 2]

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hotkit import Hot, instance_id, reasons
+from hot_updates import Hot, instance_id, named, reasons, tags, text, users
 from kubekit import unique
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
+from lives import node, told
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
-from test_cli_hot_update import named, tags, text, users
-from test_life import node
-from test_life_troubles import told
 
 from resources.machine.state import Phase
 from workflows.machine import MachineWorkflow

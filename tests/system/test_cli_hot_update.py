@@ -7,30 +7,14 @@ has their words without a cloud, tests/system/test_cli_class_life.py one class f
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import yaml
-from hotkit import MUST, Hot, instance_id
-from lifekit import Stack, eventually, hostler
+from hot_updates import MUST, Hot, instance_id, named, tags, text, users
+from lifekit import Stack, hostler
 
 from resources.machine_class.state import UpdateState
-from resources.manifests import MachineClass
 
 CLASS = "demo-m5-large"
 CLUSTER_TAG, ROLE_TAG = MUST
-
-
-def text(manifest: MachineClass) -> str:
-    return yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True, exclude_none=True))
-
-
-def named(manifest: MachineClass, name: str) -> MachineClass:
-    return manifest.model_copy(update={"metadata": manifest.metadata.model_copy(update={"name": name})})
-
-
-def tags(hot: Hot, **changed: str) -> dict[str, Any]:
-    """The VM's tags in the examples, some of them changed."""
-    return {**hot.manifest.provider_spec["vmTags"], **changed}
 
 
 WARNED = re.compile("warning: .*providerSpec.monitoring: .*no effect.*")
@@ -135,8 +119,3 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
     await larger.everywhere(vmTags=tags(others, team="db", more="1"))
     assert stack.tags(instance_id(second))["team"] == "db"
     assert sorted(stack.launched()) == sorted(map(instance_id, (first, second)))
-
-
-async def users(of: Hot, *names: str) -> Any:
-    """Waits until the class has these users, and they are done."""
-    return await eventually(of.of_class, lambda s: set(s.users) == {*names} and s.updated, f"users {names}")

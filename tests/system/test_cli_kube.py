@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli_support import NODE, Place, eventually, kubectl, place, secret_yaml, text
+from cli import NODE, Place, eventually, kubectl, place, secret_yaml, text
 
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread
@@ -41,7 +41,7 @@ async def test_nodes_and_secrets_of_a_cluster(place: Place) -> None:
         assert [*row[1].split()[:3], row[1].split()[4]] == ["n1", "NotReady,SchedulingDisabled", "m1", "v1.36.0"]
         assert json.loads((await place.run("get", "node", "n1", "-o", "json")).ok())["kind"] == "Node"
         missing = await place.run("get", "no", "ghost")
-        assert (missing.code, "404" in missing.err) == (1, True)
+        assert (missing.code, "has no Node ghost" in missing.err) == (1, True)
 
         lines = []
         for manifest in (secret_yaml(CANARY, old="x"), secret_yaml(CANARY, old="x"), secret_yaml("changed")):

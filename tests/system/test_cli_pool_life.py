@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_support import Place
+from cli import Place
 from lifekit import EXAMPLES, Stack, end_running, eventually, hostler
-from poollives import Pool
+from pools.lives import Pool
 from temporalio.testing import WorkflowEnvironment
 
 NAME = "cli-pool"

@@ -6,10 +6,10 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from cli_support import impatient
+from cli import impatient
 from lifekit import Stack, eventually, hostler, new_stack
+from lives import client_of, fault, mend, provider_id, running
 from temporalio.testing import WorkflowEnvironment
-from test_adopt import client_of, fault, mend, provider_id, running
 
 from resources.machine.state import Phase
 from starter.sdk.errors import NotFound

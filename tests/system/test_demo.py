@@ -13,53 +13,72 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from processkit import alive, children, until
+from processes import alive, children, until
 from rich.console import Console
 
+from resources.clouds import simulations
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot, MachineState, Phase, Status, WaitingFor
 from resources.manifests import load_manifests
 from starter.local.demo_view import DemoLines, DemoTable, table, view
-from starter.local.up import EXAMPLES
+from starter.local.up import examples_of
 
 DEMO = [sys.executable, "-m", "starter.local.demo"]
+EXAMPLES = examples_of("aws")
 NOW = datetime(2026, 11, 28, 12, 0, 0, tzinfo=UTC)
 
-STORY = [
-    "hostler apply -f ",
-    "secret/demo-aws created",
-    "machine/demo-1 created",
-    "demo-1 is Pending — CreatingVM",
-    "RunInstances was in flight when process ",
-    "the worker was killed; the workflow continues",
-    "the worker was killed by SIGKILL; starting it again",
-    "the worker runs again",
-    "demo-1 is Running; kubectl would show its Node like this:",
-    "providerID: aws:///eu-west-1/i-",
-    "hostler delete machine demo-1",
-    "demo-1 is Terminating",
-    "demo-1: VMDeleted",
-    "demo-1 is gone",
-    "instances left at the cloud: none",
-    "volumes left at the cloud: none",
-    "network interfaces left at the cloud: none",
-    "nodes left in the cluster: none",
-    "VMs that they made: i-",
-    "make up",
+STORY = """\
+hostler apply -f
+secret/demo-{cloud} created
+machine/{name} created
+{name} is Pending — CreatingVM
+{create} was in flight when process
+the worker was killed; the workflow continues
+the worker was killed by SIGKILL; starting it again
+the worker runs again
+{name} is Running; kubectl would show its Node like this:
+providerID: {vm}
+hostler delete machine {name}
+{name} is Terminating
+{name}: VMDeleted
+{name} is gone
+left at the cloud: nothing
+nodes left in the cluster: none
+VMs that they made:
+make up"""
+LIVES = [
+    ("aws", "demo-1", "aws:///eu-west-1/i-"),
+    ("azure", "demo-azure-1", "azure:///subscriptions/"),
+    ("gcp", "demo-gcp-1", "gce://hostler-simulator/europe-west1-b/demo-gcp-1"),
 ]
+FIRST, *OTHERS = LIVES
 
 
-def test_the_demo_tells_one_whole_life_and_leaves_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(DEMO, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+# One life of each cloud is in test_up_clouds.py too.
+@pytest.mark.parametrize(
+    ("cloud", "name", "vm"), [FIRST, *(pytest.param(*life, marks=pytest.mark.exhaustive) for life in OTHERS)]
+)
+def test_the_demo_tells_one_whole_life_and_leaves_nothing(tmp_path: Path, cloud: str, name: str, vm: str) -> None:
+    argv = DEMO if cloud == "aws" else [*DEMO, cloud]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    places = [done.stdout.find(words) for words in STORY]
-    assert [words for words, place in zip(STORY, places, strict=True) if place < 0] == []
+    story = STORY.format(cloud=cloud, name=name, vm=vm, create=simulations()[cloud].create).splitlines()
+    places = [done.stdout.find(words) for words in story]
+    assert [words for words, place in zip(story, places, strict=True) if place < 0] == []
     assert places == sorted(places)
     (vms,) = re.findall(r"VMs that they made: (.*)", done.stdout)
-    assert vms.count("i-") == 1
+    assert len(vms.split(", ")) == 1
     assert (tmp_path / ".hostler/demo/logs/worker.log").exists()
 
 
+def test_a_cloud_that_is_not_known_is_said(tmp_path: Path) -> None:
+    done = subprocess.run([*DEMO, "mars"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "choose from" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.exhaustive  # of test_up.py's child that cannot start, which the demo tells in the same words
 def test_what_goes_wrong_is_said_with_the_place_of_the_logs(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         environment = {**os.environ, "HOSTLER_WORKER__HEALTH": f"127.0.0.1:{taken.getsockname()[1]}"}

@@ -84,7 +84,14 @@ async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
     assert kill.status == 200
     assert evictions[-1].time > deadline.timestamp()  # the force pass asks once more before it kills
     reasons = [h.reason for h in result.journal]
-    assert reasons[reasons.index("Terminating") :] == ["Terminating", "DrainForced", "Drained", "VMDeleted", "Gone"]
+    assert reasons[reasons.index("Terminating") :] == [
+        "Terminating",
+        "DrainBlocked",
+        "DrainForced",
+        "Drained",
+        "VMDeleted",
+        "Gone",
+    ]
     assert stack.leftovers(state.uid) == {}
 
 

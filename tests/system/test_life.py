@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lifekit import CLUSTER, Stack, eventually, examples, new_stack, plant
+from lives import fault, knobs, node
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
@@ -19,8 +20,6 @@ from resources.errors import Code
 from resources.machine.manifest import NodeTemplate
 from resources.machine.state import MachineResult, OperationState, OperationType, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
-from simulator.frame import FaultRule
-from simulator.kubelet import KnobRule
 
 RUNNING_EVENTS, LIFE_EVENTS = 50, 90
 
@@ -33,23 +32,6 @@ def cost(events: list[str]) -> int:
     """Events of a life that was told of its node twice: joined, and Ready. How many of a kubelet's reports in between
     are seen separately is chance; each further one is a signal and a workflow task."""
     return len(events) - 4 * max(0, events.count("WORKFLOW_EXECUTION_SIGNALED") - 2)
-
-
-def knobs(stack: Stack, name: str = "m-1*", **knobs: object) -> None:
-    rule = KnobRule.model_validate({"match": name, "knobs": knobs})
-    kubelets = stack.simulator.simulator.kubelets
-    stack.simulator.call(lambda: kubelets.set_knobs([*kubelets.knobs, rule]))
-
-
-def fault(stack: Stack, **rule: object) -> FaultRule:
-    made = FaultRule.model_validate(rule)
-    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
-    return made
-
-
-def node(stack: Stack, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(stack.kubectl("get", "node", name, "-o", "json"))
-    return found
 
 
 @pytest.mark.core
@@ -313,10 +295,10 @@ async def test_a_changed_template_reaches_the_living_node(stack: Stack) -> None:
 async def test_kubectl_describe_node_tells_the_story(stack: Stack) -> None:
     await stack.create()
     state = await stack.phase(Phase.RUNNING)
-    described = stack.kubectl("describe", "node", state.status.node_name)
-    events = described.partition("Events:")[2]
-    for reason in ("Created", "VMCreated", "PostStartUpdated", "Running"):
-        assert f" {reason} " in events, described
+    story = {"Created", "VMCreated", "PostStartUpdated", "Running"}
+    await eventually(lambda: _events_of(stack, state.status.node_name), lambda r: story <= set(r), "the whole story")
+    events = stack.kubectl("describe", "node", state.status.node_name).partition("Events:")[2]
+    assert not [reason for reason in story if f" {reason} " not in events], events
     knobs(stack, unready=True)
     await stack.phase(Phase.UNKNOWN)
     told = await eventually(lambda: _events_of(stack, state.status.node_name), lambda r: "NodeNotReady" in r)
@@ -329,22 +311,22 @@ async def _events_of(stack: Stack, node_name: str) -> list[str]:
     return [e["reason"] for e in ours]
 
 
-@pytest.mark.parametrize(("deed", "reason"), [("kill", "VMGone"), ("stop", "VMNotRunning")])
-async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: Stack, deed: str, reason: str) -> None:
+@pytest.mark.parametrize(("ends", "reason"), [("kill", "VMGone"), ("stop", "VMNotRunning")])
+async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: Stack, ends: str, reason: str) -> None:
     """The watch of the cloud account finds it, even before the node has been silent for long enough."""
     await stack.create("m-1")
     await stack.create("m-2")
     state = await stack.phase(Phase.RUNNING)
     other = await stack.phase(Phase.RUNNING, "m-2")
     instance = str(state.status.provider_id).rsplit("/", 1)[-1]
-    if deed == "kill":
+    if ends == "kill":
         stack.simulator.call(lambda: stack.cloud.kill(instance))
     else:
         stack.ec2().stop_instances(InstanceIds=[instance])
     unknown = await stack.reason(reason)
     assert unknown.status.phase == Phase.UNKNOWN
     assert instance in unknown.status.waiting_for.message
-    if deed == "stop":
+    if ends == "stop":
         stack.ec2().start_instances(InstanceIds=[instance])
         await stack.phase(Phase.RUNNING)
     assert (await stack.state("m-2")).vm is None  # an undisturbed machine hears nothing

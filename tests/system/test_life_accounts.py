@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from flowkit import give
+from faults.flow import give
 from lifekit import Stack, eventually
 
+from resources.attributes import MEMO_OWNERS
 from resources.cluster.accounts import Account
 from resources.machine.manifest import SecretRef
 from resources.machine.state import Phase
 from resources.names import cluster_id
-from resources.starts import MEMO_OWNERS
 from simulator.clouds.ec2 import World
 from simulator.clouds.ec2.auth import AccessKey
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually, examples, write_secret
-from test_life import fault, knobs, node
-from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
+from lives import described, details, fault, instance, knobs, node, nothing_is_left, reasons, story, user_data
 
 from activities.kube.tokens import token_id
 from planners.waits import GROWING, SPREAD, WAIT
@@ -28,15 +27,6 @@ UNINITIALIZED = STARTUP_TAINTS[0]
 async def says(stack: Stack, words: str, name: str = "m-1") -> str:
     """`hostler describe`, once it says so: what a poller waits for is its last failure."""
     return await eventually(lambda: described(stack, name), lambda text: words in text, words)
-
-
-def user_data(edit: tuple[str, str]) -> dict[str, bytes]:
-    """The examples' Secret with its user data edited."""
-    (secret,) = examples().secrets
-    values = secret.plain()
-    former = values["userData"].decode()
-    assert edit[0] in former
-    return {**values, "userData": former.replace(*edit).encode()}
 
 
 async def apply(stack: Stack, state: MachineState, **provider_spec: Any) -> str:
@@ -134,14 +124,14 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
 async def test_a_node_that_never_joins(stack: Stack) -> None:
     """P13: the console's last lines are in describe while it waits, and in its story when it has failed."""
     knobs(stack, never_joins=True)
-    await stack.create(creation_timeout=timedelta(seconds=6))
+    await stack.create(creation_timeout=timedelta(seconds=10))
     waits = await stack.reason("NodeNotSeen")
     line = "dracut: FATAL: no root device"
     stack.simulator.call(lambda: stack.cloud.set_console(instance(waits), f"{line}\n"))
     assert "its node has not joined yet" in await says(stack, line)
     await stack.phase(Phase.FAILED)
     text = await described(stack)
-    for words in ("CreationTimeout", "not Running within creationTimeout (6s)", line):
+    for words in ("CreationTimeout", "not Running within creationTimeout (10s)", line):
         assert words in text
     (failed,) = [e for e in await story(stack) if e.reason == "CreationTimeout"]
     assert line in failed.message
@@ -199,7 +189,7 @@ async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> N
     """Its kubelet had its identity in time, and could not register. It gets no work, and goes with the machine."""
     fault(stack, service="kubernetes", operation="create nodes", code="InternalError", times=None, id="register")
     await stack.create(creation_timeout=SOON)
-    failed = await stack.reason("CreationTimeout")
+    failed = await stack.phase(Phase.FAILED)
     stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
     late = await eventually(stack.state, lambda s: "JoinedLate" in reasons(s), "a node that joined late")
     assert late.status.phase == Phase.FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hotkit import COST_A, COST_B, MUST, PATIENT, A, B, Hot, instance_id
+from hot_updates import COST_A, COST_B, MUST, PATIENT, A, B, Hot, instance_id
 from lifekit import CLUSTER, Stack, eventually, examples, plant, write_secret
 
 from resources.machine.manifest import SecretRef

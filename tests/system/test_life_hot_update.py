@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hotkit import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, ours, reasons, said
+from hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, ours, reasons, said
 from lifekit import Stack, eventually
-from test_life import knobs
+from lives import knobs
 
 from planners.provider_spec import spec_hash
 from resources.machine.state import OperationState, OperationType, Phase
@@ -67,6 +67,19 @@ async def test_p69_a_changed_tag_rolls_no_machine(stack: Stack, hot: Hot) -> Non
         (words,) = said(after, "Updated")
         assert "generation 2" in words
         assert f"{instance_id(after)}: removed team, set cost" in words
+
+
+@pytest.mark.exhaustive  # the same on three
+async def test_a_tag_of_fifty_machines_costs_two_calls_each_and_replaces_none(stack: Stack, hot: Hot) -> None:
+    await hot.apply(**COST_A)
+    before = await hot.machines(*(f"m-{n}" for n in range(1, 51)))
+    launched, since = stack.launched(), hot.mark()
+    await hot.everywhere(**COST_B)
+    assert sorted(hot.changing(since)) == ["CreateTags"] * 50 + ["DeleteTags"] * 50
+    assert stack.launched() == launched
+    for former in before:
+        after = await stack.state(former.name)
+        assert (after.uid, after.status.provider_id) == (former.uid, former.status.provider_id)
 
 
 async def test_each_tag_field_goes_to_its_resource(stack: Stack, hot: Hot) -> None:

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hotkit import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, reasons
+from hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, reasons
 from lifekit import Stack, eventually, new_stack
+from lives import fault
 from paths import ROOT
 from temporalio.testing import WorkflowEnvironment
-from test_life import fault
 
 from resources.timings import Timings
 

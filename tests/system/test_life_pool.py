@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from flowkit import knobs
 from lifekit import Stack, end_running, eventually, new_stack
-from poollives import Crowd, Pool, killing, machine_handle, pool_class, pool_spec, worker_process
+from lives import instance, knobs
+from pools.lives import OTHER_IMAGE, Crowd, Pool, killing, machine_handle, marks, pool_class, pool_spec, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 from resources.fleet.member import Trouble
 from resources.machine.intents import DeleteIntent
-from resources.machine.state import Phase
-from resources.names import ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
+from resources.machine.state import MachineState, Phase
 from resources.pool.rollout import RolloutOutcome
 
-OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 THIRD_IMAGE = "ami-0a1b2c3d4e5f60004"
 
 
@@ -29,32 +28,20 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
     await end_running(stack)
 
 
-def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
-    """The marks of each Node: the rollout's taint, scale-down-disabled, our marker beside it."""
-    found = []
-    for node in pool.nodes():
-        taints = [t["key"] for t in node["spec"].get("taints", ())]
-        annotations: dict[str, Any] = node["metadata"].get("annotations", {})
-        found.append(
-            (ROLLOUT_TAINT in taints, SCALE_DOWN_DISABLED in annotations, SCALE_DOWN_DISABLED_BY in annotations)
-        )
-    return found
-
-
 async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
-    """Ten machines come at the slow start's pace; then only as many are deleted as must go, and no VM is made for
+    """Six machines come at the slow start's pace; then only as many are deleted as must go, and no VM is made for
     it."""
     crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(0))
     await pool.rolled_out(0)
-    assert await pool.scale(10) == "scaled; replicas 0 → 10"
-    await pool.rolled_out(10)
-    assert pool.vms() == {"running": 10}
-    assert await pool.scale(3) == "scaled; replicas 10 → 3"
-    await pool.rolled_out(3)
-    assert pool.vms() == {"running": 3}
-    assert len(pool.stack.launched()) == 10
-    assert (crowd.most, crowd.twins) == (10, set())
+    assert await pool.scale(6) == "scaled; replicas 0 → 6"
+    await pool.rolled_out(6)
+    assert pool.vms() == {"running": 6}
+    assert await pool.scale(2) == "scaled; replicas 6 → 2"
+    await pool.rolled_out(2)
+    assert pool.vms() == {"running": 2}
+    assert len(pool.stack.launched()) == 6
+    assert (crowd.most, crowd.twins) == (6, set())
     await pool.delete()
     assert pool.vms() == {}
 
@@ -107,6 +94,7 @@ def marks_of(pool: Pool) -> Any:
     return look
 
 
+@pytest.mark.exhaustive  # of the fault matrix's "pool whose vms die"; a rollout's brake is in unit/test_pool_brakes.py
 async def test_a_rollout_whose_new_vms_die_costs_its_surge(pool: Pool) -> None:
     """Somebody terminates each as soon as it can be described. The old machine stays, and the way back is open."""
     await pool.start(pool_spec(1))
@@ -122,48 +110,48 @@ async def test_a_rollout_whose_new_vms_die_costs_its_surge(pool: Pool) -> None:
 
 
 async def test_superseded_in_the_middle(pool: Pool) -> None:
-    await pool.start(pool_spec(4))
-    await pool.rolled_out(4)
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
     await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
     await pool.when(lambda s: s.revision == 2 and s.updated >= 1, "a new machine")
     await pool.apply(machine_class=pool_class(3, ami=THIRD_IMAGE))
-    await pool.rolled_out(4, revision=3)
+    await pool.rolled_out(2, revision=3)
     assert (await pool.result(2)).outcome == RolloutOutcome.SUPERSEDED
     assert (await pool.result(3)).outcome == RolloutOutcome.COMPLETE
 
 
-async def test_a_vm_that_somebody_deletes_is_replaced(pool: Pool) -> None:
-    await pool.start(pool_spec(2))
-    await pool.rolled_out(2)
-    name, state = sorted((await pool.machines()).items())[0]
-    instance = str(state.status.provider_id).rsplit("/", 1)[-1]
-    await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[instance])
-    await pool.when(lambda s: s.machines == 2 and s.rolled_out and s.leaving == 0, "replaced")
-    await eventually(pool.state, lambda s: name not in s.members, "it is gone")
-    assert "VMGone" in [h.reason for h in (await pool.state()).journal]
-
-
-async def test_a_machine_that_falls_ill_is_repaired(pool: Pool) -> None:
-    """It is replaced by permit, one at a time, with one VM more while it goes."""
+async def test_what_is_lost_is_replaced(pool: Pool) -> None:
+    """A machine that falls ill is replaced by permit, with one VM more while it goes; so are one whose VM somebody
+    deletes, and one that a person deletes."""
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
-    name = sorted((await pool.state()).members)[0]
-    knobs(pool.stack, name, unready=True)
-    await eventually(pool.state, lambda s: name not in s.members and len(s.members) == 3, "replaced")
-    await pool.rolled_out(3)
-    reasons = [h.reason for h in (await pool.state()).journal]
-    assert [r for r in reasons if r in ("RepairGranted", "Unhealthy")] == ["RepairGranted", "Unhealthy"]
+
+    async def next_one() -> tuple[str, MachineState, datetime]:
+        """A machine, and when the pool has noted something last."""
+        return *min((await pool.machines()).items()), (await pool.state()).journal[-1].time
+
+    async def replaced(name: str, noted: datetime) -> list[str]:
+        """The reasons that the pool has noted since."""
+        await eventually(pool.state, lambda s: name not in s.members and len(s.members) == 3, f"{name} replaced")
+        await pool.rolled_out(3)
+        return [h.reason for h in (await pool.state()).journal if h.time > noted]
+
+    ill, _, noted = await next_one()
+    knobs(pool.stack, ill, unready=True)
+    happened = await replaced(ill, noted)
+    assert [r for r in happened if r in ("RepairGranted", "Unhealthy")] == ["RepairGranted", "Unhealthy"]
+
+    gone, state, noted = await next_one()
+    await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[instance(state)])
+    assert "VMGone" in await replaced(gone, noted)
+
+    unwanted, _, noted = await next_one()
+    await machine_handle(pool.stack, unwanted).signal("delete", DeleteIntent(id="by-hand", requested_by="test"))
+    assert "Unhealthy" not in await replaced(unwanted, noted)
+    assert len(pool.stack.launched()) == 6
 
 
-async def test_a_machine_that_a_person_deletes_is_replaced(pool: Pool) -> None:
-    await pool.start(pool_spec(2))
-    await pool.rolled_out(2)
-    name = sorted((await pool.state()).members)[0]
-    await machine_handle(pool.stack, name).signal("delete", DeleteIntent(id="by-hand", requested_by="test"))
-    await eventually(pool.state, lambda s: name not in s.members and len(s.members) == 2, "replaced")
-    await pool.rolled_out(2)
-
-
+@pytest.mark.exhaustive  # of the fault matrix's "pool rolled out", where the worker is killed at each activity
 async def test_a_rollout_of_six_while_the_worker_is_killed_twice(temporal: WorkflowEnvironment) -> None:
     """Surge is 25 %, none may be unavailable. Every machine has one VM in its life, and there are never more than
     eight."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from lifekit import Stack, end_running, eventually
-from poollives import Pool, pool_spec
+from pools.lives import Pool, pool_spec
 
 from resources.journal import Happening
 from resources.names import cluster_id

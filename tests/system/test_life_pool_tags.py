@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from hotkit import COST_A, COST_B, PATIENT, B, Hot, instance_id
-from lifekit import DEADLINE, Stack, end_running, eventually
-from poollives import Crowd, Pool, machine_handle, pool_spec
-from test_life import fault
-from test_life_pool import OTHER_IMAGE
+from hot_updates import COST_A, COST_B, PATIENT, B, Hot, instance_id
+from lifekit import Stack, end_running, eventually
+from lives import fault
+from pools.lives import OTHER_IMAGE, Crowd, Pool, machine_handle, pool_spec
 
-from resources.machine_class.state import UPDATE_CONCURRENCY, ClassState, UpdateState
+from resources.machine_class.state import ClassState, UpdateState
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION
 from resources.owner import Owner
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 
@@ -44,13 +44,14 @@ async def pool(stack: Stack) -> AsyncIterator[HotPool]:
     await end_running(stack)
 
 
-async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> None:
-    """There are more machines than a class tells at a time."""
-    assert UPDATE_CONCURRENCY < 15
+async def test_one_of_a_pools_machines_may_not_be_tagged(pool: HotPool) -> None:
+    """There are more machines than the class tells at a time."""
+    pool.hot.manifest.metadata.annotations[UPDATE_CONCURRENCY_ANNOTATION] = "2"
     hot, stack, crowd = pool.hot, pool.stack, Crowd(pool.stack, pool.name)
-    await pool.apply_both(pool_spec(15), **COST_A)
-    await pool.rolled_out(15, within=2 * DEADLINE)  # on a busy computer a worker brings up one in a second or two
-    await pool.known(15)
+    await pool.apply_both(pool_spec(4), **COST_A)
+    await pool.rolled_out(4)
+    await pool.known(4)
+    assert (await hot.of_class()).update_concurrency == 2
     machines = await pool.machines()
     denied = sorted(machines)[0]
     vm = instance_id(machines[denied])
@@ -59,9 +60,9 @@ async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) ->
 
     def told(s: ClassState) -> bool:
         counts = [n for state, _, n in s.states if state is UpdateState.UPDATED]
-        return s.generation == 2 and sum(counts) >= 14 and s.users[denied].state is UpdateState.FAILED
+        return s.generation == 2 and sum(counts) >= 3 and s.users[denied].state is UpdateState.FAILED
 
-    seen = await eventually(hot.of_class, told, "14 updated, one failed")
+    seen = await eventually(hot.of_class, told, "3 updated, one failed")
     assert (seen.users[denied].reason, list(seen.troubles)) == ("NotAuthorized", [denied])
     assert vm in seen.troubles[denied].message
     assert seen.users[Owner(name=pool.name).user].generation == 2
@@ -75,28 +76,28 @@ async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) ->
     await hot.client.renew(denied)
     await hot.done()
     assert hot.each(machines[denied]) == [B] * 3
-    assert (len(stack.launched()), crowd.most, (await pool.machines()).keys()) == (15, 15, machines.keys())
+    assert (len(stack.launched()), crowd.most, (await pool.machines()).keys()) == (4, 4, machines.keys())
 
 
 async def test_in_the_middle_of_a_rollout(pool: HotPool) -> None:
     """A canary holds old and new machines side by side: both get the tag, and the rollout stays where it is."""
     hot = pool.hot
-    await pool.apply_both(pool_spec(3, rolling={"pauseAfter": 1}), **COST_A)
-    await pool.rolled_out(3)
-    await pool.known(3)
+    await pool.apply_both(pool_spec(2, rolling={"pauseAfter": 1}), **COST_A)
+    await pool.rolled_out(2)
+    await pool.known(2)
     await hot.apply(ami=OTHER_IMAGE)
     await pool.waits("Canary")
     await hot.apply(**COST_B)
-    await eventually(hot.of_class, lambda s: s.generation == 3 and s.updated and len(s.users) == 4, "all have the tag")
-    await eventually(pool.state, lambda s: len(s.members) == 3, "the one that was replaced is gone")
+    await eventually(hot.of_class, lambda s: s.generation == 3 and s.updated and len(s.users) == 3, "all have the tag")
+    await eventually(pool.state, lambda s: len(s.members) == 2, "the one that was replaced is gone")
     machines = await pool.machines()
-    assert [hot.each(m) for m in machines.values()] == [[B] * 3] * 3
-    assert sorted(m.revision for m in machines.values()) == [1, 1, 2]
+    assert [hot.each(m) for m in machines.values()] == [[B] * 3] * 2
+    assert sorted(m.revision for m in machines.values()) == [1, 2]
     images = {m.revision: m.machine_class.provider_spec["ami"] for m in machines.values() if m.machine_class}
     assert images == {1: hot_image(pool), 2: OTHER_IMAGE}
-    assert len(pool.stack.launched()) == 4
+    assert len(pool.stack.launched()) == 3
     await pool.ask("resume")
-    await pool.rolled_out(3, revision=2)
+    await pool.rolled_out(2, revision=2)
 
 
 def hot_image(pool: HotPool) -> str:
@@ -106,16 +107,16 @@ def hot_image(pool: HotPool) -> str:
 
 async def test_a_changed_node_template_reaches_every_node(pool: Pool) -> None:
     """Labels and taints are for a machine itself to change; no VM is replaced for them."""
-    await pool.start(pool_spec(3))
-    await pool.rolled_out(3)
-    changed = pool_spec(3, machine={"nodeTemplate": {"metadata": {"labels": {"example.com/tier": "gold"}}}})
-    assert await pool.apply(changed) == "configured; hot update of 3 machines"
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    changed = pool_spec(2, machine={"nodeTemplate": {"metadata": {"labels": {"example.com/tier": "gold"}}}})
+    assert await pool.apply(changed) == "configured; hot update of 2 machines"
     await pool.when(lambda s: s.template_pending == 0, "all have it")
 
     def tiers() -> list[str]:
         return [node["metadata"]["labels"].get("example.com/tier", "") for node in pool.nodes()]
 
-    assert tiers() == ["gold"] * 3
+    assert tiers() == ["gold"] * 2
     state = await machine_handle(pool.stack, sorted((await pool.state()).members)[0]).query("describe")
     assert state["spec"]["nodeTemplate"]["metadata"]["labels"] == {"example.com/tier": "gold"}
-    assert len(pool.stack.launched()) == 3
+    assert len(pool.stack.launched()) == 2

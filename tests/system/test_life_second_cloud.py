@@ -21,7 +21,7 @@ SPEC = {"image": "image-1", "flavour": "small", "labels": MUST, "disks": [{"size
 @pytest.mark.core
 async def test_from_birth_to_the_last_network_interface(temporal: WorkflowEnvironment) -> None:
     with registered():
-        async with new_stack(temporal.client) as stack, stack.worker():
+        async with new_stack(temporal.client, clouds=("aws", "fake")) as stack, stack.worker():
             user_data = examples().secrets[0].plain()["userData"]
             await write_secret(stack, "fake", {"token": b"token-of-the-one", "userData": user_data})
             small = ClassSnapshot(

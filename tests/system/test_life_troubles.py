@@ -15,49 +15,18 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually, new_stack
-from temporalio.api.sdk.v1 import WorkflowMetadata
+from lives import described, details, fault, instance, knobs, node, nothing_is_left, reasons, story, told
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
-from test_life import fault, knobs, node
 from watchkit import Door
 
 import activities.drain.nodes
 from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
-from starter.commands.describe import page
-from starter.sdk.client import HostlerClient
-from starter.sdk.results import Event
 
 SOON = timedelta(seconds=5)  # healthTimeout of a machine that should fail
 LATE = timedelta(seconds=3)  # how much later than its deadline a decision may come on a busy machine
 POD = {"terminationGracePeriodSeconds": 1}
-
-
-def client_of(stack: Stack) -> HostlerClient:
-    return HostlerClient(stack.client, stack.settings, requested_by="tester")
-
-
-async def described(stack: Stack, name: str = "m-1") -> str:
-    """What `hostler describe` prints."""
-    return "\n".join(page(await client_of(stack).describe(name), datetime.now(UTC)))
-
-
-async def story(stack: Stack, name: str = "m-1") -> list[Event]:
-    """What `hostler events` prints."""
-    return await client_of(stack).events(name)
-
-
-async def details(handle: WorkflowHandle[Any, Any]) -> str:
-    """What the web UI shows of it."""
-    return str((await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)).current_details)
-
-
-def reasons(state: MachineState) -> list[str]:
-    return [h.reason for h in state.journal]
-
-
-def instance(state: MachineState) -> str:
-    return str(state.status.provider_id).rsplit("/", 1)[-1]
 
 
 async def with_a_pod(stack: Stack, name: str = "m-1", **spec: Any) -> MachineState:
@@ -74,28 +43,12 @@ async def with_a_pod(stack: Stack, name: str = "m-1", **spec: Any) -> MachineSta
     return running
 
 
-async def told(stack: Stack, node_name: str) -> dict[str, str]:
-    """The Events on the Node, as `kubectl describe node` shows them: reason and type."""
-    found = json.loads(stack.kubectl("get", "events", "-o", "json"))["items"]
-    ours = [e for e in found if e["source"].get("component") == "hostler" and e["involvedObject"]["name"] == node_name]
-    return {e["reason"]: e["type"] for e in ours}
-
-
 async def called(handle: WorkflowHandle[Any, Any], activity: str) -> int:
     """How often the life has called it; retries of the same call count once."""
     scheduled = [
         e.activity_task_scheduled_event_attributes.activity_type.name async for e in handle.fetch_history_events()
     ]
     return scheduled.count(activity)
-
-
-async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") -> None:
-    """Checks that nothing is left after its deletion."""
-    result = await stack.delete(name)
-    assert [h.reason for h in result.journal][-1] == "Gone"
-    assert stack.leftovers(state.uid) == {}
-    assert stack.kubectl("get", "nodes", "-o", "name") == ""
-    assert "bootstrap-token" not in stack.kubectl("get", "secrets", "-n", "kube-system")
 
 
 # -- unhealthy for too long --------------------------------------------------------------------------------------------
@@ -138,6 +91,7 @@ async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> 
     assert await called(handle, "drain_node") == 2  # the second is a last look before the VM goes
 
 
+@pytest.mark.exhaustive  # of the kubelet that dies; that its Node is missing is conformance's, with stubs
 async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> None:
     """Its kubelet does not register it again: Failed. (One whose kubelet lives: tests/component/conformance, P07.)"""
     await stack.create(health_timeout=SOON)
@@ -158,19 +112,19 @@ async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> 
 
 
 @pytest.mark.parametrize(
-    ("deed", "said"),
+    ("ends", "said"),
     [
         pytest.param("terminate", {"VMNotRunning", "VMNotFound"}, id="terminate"),
         pytest.param("stop", {"VMNotRunning"}, id="stop", marks=pytest.mark.exhaustive),
     ],
 )
-async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, said: set[str]) -> None:
+async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, ends: str, said: set[str]) -> None:
     """Its drain does not wait for a kubelet that no longer exists: the drain deadline is two minutes away.
 
     A terminated VM may be seen while it goes, or only when the cloud no longer finds it.
     """
     running = await with_a_pod(stack, health_timeout=SOON)
-    if deed == "stop":
+    if ends == "stop":
         stack.ec2().stop_instances(InstanceIds=[instance(running)])
     else:
         stack.ec2().terminate_instances(InstanceIds=[instance(running)])
@@ -178,7 +132,7 @@ async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, s
     failed = await stack.reason("HealthTimeout")
     assert said & set(reasons(failed))
     assert failed.status.waiting_for is not None
-    assert f"{instance(running)} is {'stopped' if deed == 'stop' else 'gone'} (confirmed by two fresh looks" in (
+    assert f"{instance(running)} is {'stopped' if ends == 'stop' else 'gone'} (confirmed by two fresh looks" in (
         failed.status.waiting_for.message
     )
     (drained,) = [h for h in failed.journal if h.reason == "Drained"]

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from lifekit import EXAMPLES, Stack, end_running, eventually, new_stack
-from poollives import Crowd, Pool, pool_class, pool_spec
+from pools.lives import OTHER_IMAGE, Crowd, Pool, marks, pool_class, pool_spec
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
-from test_life_pool import OTHER_IMAGE, marks
 
 from resources.pool.rollout import RolloutOutcome
 

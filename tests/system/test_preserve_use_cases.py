@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, end_running, eventually, hostler, new_stack
-from poollives import Pool, pool_spec
+from lives import knobs
+from pools.lives import Pool, pool_spec
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
-from test_life import knobs
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
@@ -188,6 +188,7 @@ async def test_use_case_2_one_that_may_fail(operator: Operator) -> None:
     assert len(stack.launched()) == 1
 
 
+@pytest.mark.exhaustive  # of the fault matrix's "preserved by annotation": how it is shown and asked
 @asking("hostler-simulator")
 async def test_a_timeout_of_seconds(operator: Operator) -> None:
     """Point 4, by the machine's own machinePreserveTimeout: to the second, whenever anybody looks."""

@@ -16,10 +16,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from kubekit import NODES, PODS, REQUESTS, SECRETS, KubeTarget, Obj, unique
 from lifekit import Stack, eventually, new_stack, write_secret
+from lives import knobs, user_data
 from realkube import ALL, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
-from test_life import knobs
-from test_life_births import user_data
 
 import activities.drain.nodes
 from activities.kube.client import Kube
@@ -213,6 +212,7 @@ async def test_a_kubelet_that_stays_silent_is_failed(
     assert (await real.target.call("GET", f"{NODES}/{name}")).reason == "404 NotFound"
 
 
+@pytest.mark.exhaustive  # of conformance/test_field_cases.py's, on the other server
 async def test_p07_a_node_that_somebody_deletes(stack: Stack, real: RealKube) -> None:
     """Its kubelet registers again, as NodeRestriction allows, and it is made ready again."""
     await stack.create("m-1")
@@ -235,6 +235,7 @@ async def test_p07_a_node_that_somebody_deletes(stack: Stack, real: RealKube) ->
     assert (await real.target.call("GET", f"{NODES}/{name}")).reason == "404 NotFound"
 
 
+@pytest.mark.exhaustive  # of test_life_births.py's, on the other server
 async def test_p41_no_work_until_the_cloud_provider_has_removed_its_taint(stack: Stack, real: RealKube) -> None:
     former = f"--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"
     await write_secret(stack, "demo-aws", user_data((former, f"{former},{STARTUP_TAINTS[0]}=true:NoSchedule")))

@@ -12,31 +12,34 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from processkit import alive, children, locked, until
+from processes import alive, children, locked, until
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
+from typer.testing import CliRunner
 
 from activities.kube.client import secret_path
 from resources.attributes import ALL, PHASE
-from resources.manifests import load_manifests
+from resources.clouds import simulations
 from resources.timings import Timings
-from starter.local.demo import cloud_resources
 from starter.local.processes import ProcessError
 from starter.local.stack import CLUSTER, Options, Ports, Stack, UpError
-from starter.local.up import EXAMPLES, words
+from starter.local.up import words
+from starter.main import app
 from starter.sdk.errors import Unreachable
 from starter.sdk.kube import connect_cluster
 from starter.sdk.live import described
-from starter.sdk.setup import SetupError, setup
+from starter.sdk.setup import SetupError, create_namespace, setup
+from starter.sdk.webui import VIEWS, view_link
 
 HOSTLER = Path(sys.executable).with_name("hostler")
 FLAGS = {port.metadata["flag"]: port.name for port in fields(Ports) if port.metadata} | {"--ec2-port": "clouds"}
@@ -78,11 +81,8 @@ async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     assert [w async for w in client.list_workflows(f"{PHASE.name} = 'Running'")] == []
     async with connect_cluster(settings, settings.default_cluster) as kube:
         assert (await kube.get("/api/v1/nodes"))["items"] == []
-    endpoint = settings.clouds["aws"].endpoint
-    assert endpoint is not None
-    (secret,) = load_manifests((EXAMPLES / "secret.yaml").read_text(), "secret.yaml").secrets
-    left = await asyncio.to_thread(cloud_resources, endpoint, secret.plain())
-    assert left == {"instances": [], "volumes": [], "network interfaces": []}
+    async with aiohttp.ClientSession() as http, http.get(f"{settings.simulator}/ec2/resources") as answer:
+        assert await answer.json() == []
 
 
 async def test_all_that_it_keeps_is_for_its_owner_alone(stack: Stack) -> None:
@@ -162,18 +162,9 @@ async def test_a_temporal_server_that_does_not_answer_is_said(tmp_path: Path) ->
 
 
 async def namespace(stack: Stack, name: str) -> Client:
-    request = RegisterNamespaceRequest(namespace=name)
-    request.workflow_execution_retention_period.FromSeconds(86400)
     client = await Client.connect(stack.temporal, namespace=name)
-    await client.workflow_service.register_namespace(request)
-    async with asyncio.timeout(30):  # until every part of the server knows it
-        while True:
-            try:
-                await client.count_workflows()
-            except RPCError:
-                await asyncio.sleep(0.1)
-            else:
-                return client
+    assert await create_namespace(client, timedelta(days=1))
+    return client
 
 
 async def test_setup_registers_what_is_missing_and_can_be_repeated(stack: Stack) -> None:
@@ -195,24 +186,33 @@ async def test_setup_refuses_an_attribute_of_another_type(stack: Stack) -> None:
         await setup(client)
 
 
-async def test_setup_needs_the_namespace(stack: Stack) -> None:
+async def test_setup_needs_the_namespace_or_creates_it(stack: Stack) -> None:
     client = await Client.connect(stack.temporal, namespace="nowhere")
-    with pytest.raises(SetupError, match="'nowhere' does not exist; create it: temporal operator namespace create"):
+    with pytest.raises(SetupError, match="'nowhere' does not exist; create it: hostler setup --create-namespace"):
         await setup(client)
+    with pytest.raises(SetupError, match=r"'nowhere' cannot be created: .*retention"):
+        await create_namespace(client, timedelta(minutes=1))
+    assert [await create_namespace(client, timedelta(days=d)) for d in (3, 5)] == [True, False]
+    described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="nowhere"))
+    assert described.config.workflow_execution_retention_ttl.ToTimedelta() == timedelta(days=3)
+    assert (await setup(client)).added
 
 
-async def test_setup_says_what_to_do_where_the_operator_api_is_refused(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = await stack.connect()
+async def test_setup_where_the_operator_api_is_refused(stack: Stack) -> None:
+    """As on Temporal Cloud: it sees what is there, and says how to register the rest."""
 
     async def refuse(*_: object) -> None:
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 
-    monkeypatch.setattr(client.operator_service, "list_search_attributes", refuse)
+    def only_workflows(client: Client) -> Client:
+        client.operator_service.list_search_attributes = refuse  # type: ignore[method-assign,assignment]
+        client.operator_service.add_search_attributes = refuse  # type: ignore[method-assign,assignment]
+        return client
+
+    assert (await setup(only_workflows(await stack.connect()))).added == ()
     with pytest.raises(SetupError) as error:
-        await setup(client)
-    assert "tcld namespace search-attributes add --namespace default" in str(error.value)
+        await setup(only_workflows(await namespace(stack, "cloud")))
+    assert "tcld namespace search-attributes add --namespace cloud" in str(error.value)
     assert "--search-attribute HostlerPhase=Keyword" in str(error.value)
     assert "--search-attribute HostlerDeadline=Datetime" in str(error.value)
 
@@ -222,7 +222,8 @@ async def test_the_setup_command_says_what_was_there(stack: Stack) -> None:
     done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
-    assert lines == [f"searchattribute/{key.name} unchanged" for key in ALL]
+    views = [f"{view.name}: {view_link(str(stack.ui), 'default', view)}" for view in VIEWS]
+    assert lines == [f"searchattribute/{key.name} unchanged" for key in ALL] + views
     assert last == "namespace default is ready for Hostler"
 
 
@@ -311,6 +312,26 @@ async def test_a_folder_whose_processes_are_still_being_stopped_is_refused(tmp_p
     assert not locked(tmp_path / "up.pid")
 
 
+def test_the_clouds_that_run_are_those_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Options] = []
+
+    async def run_stack(options: Options) -> None:
+        asked.append(options)
+
+    monkeypatch.setattr("starter.local.up.run_stack", run_stack)
+    for given in ([], ["--provider", "gcp"], ["--provider", "aws", "--provider", "gcp", "--gce-port", "1234"]):
+        assert CliRunner().invoke(app, ["up", "--dir", str(tmp_path), *given]).exit_code == 0
+    first, second = {"aws": 7644}, {"gcp": 7646}
+    assert [dict(options.ports.clouds) for options in asked] == [first, second, {**first, "gcp": 1234}]
+    assert CliRunner().invoke(app, ["up", "--provider", "mars"]).exit_code == 2
+
+
+def test_no_port_is_in_the_way_of_another() -> None:
+    ports = Ports(clouds={name: simulation.port for name, simulation in simulations().items()})
+    numbers = [*ports.clouds.values(), *(getattr(ports, port.name) for port in fields(ports) if port.metadata)]
+    assert len({*numbers}) == len(numbers) == len(FLAGS) - 1 + len(simulations())
+
+
 @pytest.mark.parametrize("flag", FLAGS)
 async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_path: Path, flag: str) -> None:
     name = FLAGS[flag]
@@ -341,8 +362,9 @@ def hostler_up(directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[in
             process.terminate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_signal_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.exhaustive  # of the signal that stops the second one below
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_another_signal_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
     with hostler_up(tmp_path / "up") as (process, started):
         assert all(alive(p) for p in started)
         process.send_signal(number)
@@ -351,15 +373,16 @@ def test_a_signal_stops_everything(tmp_path: Path, number: signal.Signals) -> No
     assert f"stopped; the state stays in {tmp_path / 'up'}" in (tmp_path / "up.out").read_text()
 
 
-def test_kill_9_leaves_nothing_running_and_the_folder_is_free_again(tmp_path: Path) -> None:
+def test_kill_9_leaves_nothing_running_and_a_signal_stops_the_next_one(tmp_path: Path) -> None:
     with hostler_up(tmp_path / "up") as (process, started):
         process.kill()
         until(lambda: not any(alive(p) for p in started))
     with hostler_up(tmp_path / "up") as (process, again):
         assert all(alive(p) for p in again)
-        process.send_signal(signal.SIGHUP)  # the terminal was closed
+        process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert not any(alive(p) for p in again)
+    assert f"stopped; the state stays in {tmp_path / 'up'}" in (tmp_path / "up.out").read_text()
 
 
 async def test_the_worker_command_becomes_a_worker_with_the_roles_asked_for(stack: Stack) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
-from ownserver import change_settings, get, worker_process
 from paths import ROOT
-from processkit import free_port
+from processes import change_settings, free_port, get, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 import worker
@@ -104,7 +103,8 @@ async def test_temporal_out_of_reach_is_said_plainly(bare: Stack) -> None:
     async with worker_process(bare, address=f"127.0.0.1:{free_port()}") as process:
         _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1
-    assert "error: Temporal cannot be reached at" in err.decode()
+    assert "error: Temporal at 127.0.0.1:" in (said := err.decode())
+    assert "cannot be reached (" in said
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,11 @@ ROLES: dict[str, set[str]] = {
         *("tell_users", "report_to_class", "ask_class", "find_users"),
         *("start_machines", "tell_members", "find_members", "find_pools", "register_pool", "forget_pool"),
         *("start_rollout", "tell_machines", "find_uses", "find_left", "find_owners"),
+        *("look_at_pool", "work_out_windows"),
     },
     "cluster": {
         *("join_node", "tell_node", "remove_ready_taint", "look_at_node", "forget_machine", "remove_stale_node"),
-        *("mark_nodes", "preserve_node"),
+        *("mark_nodes", "preserve_node", "find_control_plane_nodes", "look_at_etcd", "change_etcd"),
     },
     "watch": {"watch_nodes"},
     "drain": {"drain_node"},
@@ -167,6 +168,31 @@ async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:
             pass
 
 
+SDKS = {"aws": "boto3", "azure": "azure.mgmt.compute", "gcp": "google.cloud.compute_v1"}
+
+
+@pytest.mark.parametrize(
+    ("roles", "clouds", "sdks"),
+    [(["cloud", "cluster"], ["azure", "gcp"], ["azure", "gcp"]), (["cluster"], ["aws", "azure", "gcp"], [])],
+)
+async def test_what_it_serves_is_imported_before_it_polls(
+    bare: Stack, roles: list[str], clouds: list[str], sdks: list[str]
+) -> None:
+    """An import that comes with the first call lets nothing else heartbeat meanwhile."""
+    content = yaml.safe_load(bare.settings_file.read_text())
+    content["clouds"], content["worker"]["roles"] = {name: {} for name in clouds}, roles
+    bare.settings_file.write_text(yaml.safe_dump(content))
+    async with worker_process(bare, program=("-X", "importtime", "-m", "worker")) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        told = asyncio.create_task(process.stderr.read())
+        assert (await asyncio.wait_for(process.stdout.readline(), 60)).startswith(b"worker ready:")
+        process.kill()
+        imported = {line.rpartition("|")[2].strip() for line in (await told).decode().splitlines()}
+    assert "workflows.machine" in imported
+    assert [name for name, sdk in SDKS.items() if sdk in imported] == sdks
+
+
 async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -> None:
     """The create activity refuses it, for a machine that was started by hand: nothing was made for it."""
     other = Stack(bare.client, bare.simulator, bare.settings, bare.settings_file, cluster="elsewhere")
@@ -186,7 +212,7 @@ async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -
 def test_settings_say_file_and_field(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("clusters: {demo: {kubeconfg: x}}\n")
-    with pytest.raises(SettingsError, match=r"settings\.yaml: clusters\.demo\.kubeconfg: Extra inputs"):
+    with pytest.raises(SettingsError, match=r"settings\.yaml: clusters\.demo\.kubeconfg: there is no such field; did"):
         load_settings(file)
     with pytest.raises(SettingsError, match=r"nowhere\.yaml: cannot be read"):
         load_settings(tmp_path / "nowhere.yaml")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from reasonkit import ROOT
+from paths import ROOT
 
 from activities.drain import budgets, pods, words
 from activities.drain.memory import RefusedEviction

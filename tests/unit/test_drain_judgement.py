@@ -286,27 +286,27 @@ def said(gone: int, total: int, **scene: Any) -> str:
 def test_words() -> None:
     deadline = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
     blocked = [("default/web-1", refused())]
-    expected = "3 of 7 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    expected = "3 of 7 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05 UTC"
     assert said(3, 7, blocked=blocked, deadline=deadline) == expected
     until = datetime(2031, 1, 1, 14, 3, 20, tzinfo=UTC)
     volume = words.moving(["pvc-1"], "default/db-0", until)
-    assert volume == "waiting for volume pvc-1 of default/db-0 to detach (until 14:03:20)"
-    assert said(3, 7, volumes=[volume], deadline=deadline) == f"3 of 7 pods gone; {volume}, force at 14:05"
+    assert volume == "waiting for volume pvc-1 of default/db-0 to detach (until 14:03:20 UTC)"
+    assert said(3, 7, volumes=[volume], deadline=deadline) == f"3 of 7 pods gone; {volume}, force at 14:05 UTC"
     assert said(0, 1) == "0 of 1 pods gone"
-    assert said(0, 1, deadline=deadline + timedelta(days=1)) == "0 of 1 pods gone, force at 2031-01-02 14:05"
+    assert said(0, 1, deadline=deadline + timedelta(days=1)) == "0 of 1 pods gone, force at 2031-01-02 14:05 UTC"
     more = words.moving(["pvc-1", "pvc-2", "pvc-3"], "default/db-0", deadline, away=True)
-    assert more == "waiting for volume pvc-1 of default/db-0 and 2 more to attach to another node (until 14:05)"
+    assert more == "waiting for volume pvc-1 of default/db-0 and 2 more to attach to another node (until 14:05 UTC)"
 
 
 def test_words_for_what_is_terminating_and_what_waits_for_it() -> None:
     going = [("default/web-1", NOW + timedelta(minutes=10)), ("default/db-0", NOW - timedelta(minutes=3))]
-    first = "default/db-0 is terminating, past its grace of 13:57"
-    assert said(0, 2, going=going) == f"0 of 2 pods gone; {first}; default/web-1 is terminating, grace until 14:10"
+    first = "default/db-0 is terminating, past its grace of 13:57 UTC"
+    assert said(0, 2, going=going) == f"0 of 2 pods gone; {first}; default/web-1 is terminating, grace until 14:10 UTC"
     one = said(0, 2, going=going[1:], queued=1, before="default/db-0")
     assert one == f"0 of 2 pods gone; {first}; 1 pod with volumes waits for default/db-0"
     assert said(0, 7, queued=6, before="volume pv").endswith("; 6 pods with volumes wait for volume pv")
     old = said(0, 1, going=[("default/db-0", NOW - timedelta(days=1))])
-    assert old.endswith("default/db-0 is terminating, past its grace of 2030-12-31 14:00")
+    assert old.endswith("default/db-0 is terminating, past its grace of 2030-12-31 14:00 UTC")
     many = said(0, 250, going=[(f"default/web-{n}", NOW) for n in range(250)])
     assert many.count("is terminating") == 3
     assert many.endswith("; 247 more terminating")

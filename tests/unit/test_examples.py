@@ -1,34 +1,41 @@
-"""The manifests in examples/ run as they are, in the simulated account that `hostler up` starts."""
+"""The manifests in examples/ run as they are, in the simulated clouds that `hostler up` starts."""
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds import provider_of, simulations
+from resources.clouds.aws.spec import AwsProviderSpec
+from resources.machine.manifest import SecretRef
 from resources.manifests import Loaded, load_manifests
 from resources.names import INSTANCE_NOT_READY_TAINT
 from simulator.clouds.ec2 import World
 from simulator.kubelet.userdata import UserDataError, parse_user_data
 from starter.local.stack import FULL_NAME
-from starter.local.up import EXAMPLES
+from starter.local.up import examples_of
 
-FILES = sorted(EXAMPLES.glob("*.yaml"))
+FILES = {cloud: sorted(examples_of(cloud).glob("*.yaml")) for cloud in simulations()}
 PLACEHOLDER = b"<<BOOTSTRAP_TOKEN>>"
 
 
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return load_manifests("\n---\n".join(f.read_text() for f in FILES), "examples/aws")
+def read(cloud: str) -> Loaded:
+    return load_manifests("\n---\n".join(f.read_text() for f in FILES[cloud]), f"examples/{cloud}")
+
+
+@pytest.fixture(scope="module", params=FILES)
+def loaded(request: pytest.FixtureRequest) -> Loaded:
+    return read(request.param)
 
 
 @pytest.fixture(scope="module")
-def spec(loaded: Loaded) -> AwsProviderSpec:
-    return AwsProviderSpec.model_validate(loaded.classes[0].provider_spec)
+def spec() -> AwsProviderSpec:
+    return AwsProviderSpec.model_validate(read("aws").classes[0].provider_spec)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+@pytest.mark.parametrize("file", [*chain(*FILES.values())], ids=lambda file: f"{file.parent.name}-{file.name}")
 def test_it_loads_without_a_warning(file: Path) -> None:
     loaded = load_manifests(file.read_text(), file.name)
     assert loaded.warnings == []
@@ -37,10 +44,24 @@ def test_it_loads_without_a_warning(file: Path) -> None:
 
 def test_they_name_each_other(loaded: Loaded) -> None:
     (machine,), (machine_class,), (secret,) = loaded.machines, loaded.classes, loaded.secrets
-    assert machine.metadata.name == "demo-1"
-    assert machine.spec.class_.name == machine_class.metadata.name == "demo-m5-large"
-    assert (machine_class.secret_ref.name, machine_class.secret_ref.namespace) == ("demo-aws", "default")
-    assert (secret.metadata.name, secret.metadata.namespace) == ("demo-aws", "default")
+    assert machine.spec.class_.name == machine_class.metadata.name
+    assert machine_class.secret_ref == SecretRef(name=secret.metadata.name, namespace=secret.metadata.namespace)
+
+
+def test_those_of_all_clouds_fit_into_one_cluster() -> None:
+    every = [read(cloud) for cloud in FILES]
+    assert every[0].machines[0].metadata.name == "demo-1"  # the docs say so
+    made = [m for loaded in every for m in (*loaded.machines, *loaded.classes, *loaded.secrets)]
+    assert len({(m.kind, m.metadata.name) for m in made}) == len(made) == 3 * len(FILES)
+
+
+def test_the_class_carries_the_must_tags_and_is_what_its_cloud_takes(loaded: Loaded) -> None:
+    (machine_class,) = loaded.classes
+    model = provider_of(machine_class.provider).spec
+    spec = model.model_validate(machine_class.provider_spec)
+    must = {f"kubernetes.io/cluster/{FULL_NAME}": "1", "kubernetes.io/role/node": "1"}
+    assert spec.must_tags() == {model.TAGS.key(k): v for k, v in must.items()}
+    assert list(spec.mistakes()) == list(spec.deprecations()) == []
 
 
 def test_the_class_asks_for_what_the_simulated_account_has(spec: AwsProviderSpec) -> None:
@@ -58,14 +79,13 @@ def test_the_class_asks_for_what_the_simulated_account_has(spec: AwsProviderSpec
 
 
 def test_the_class_carries_the_tags_that_never_change(spec: AwsProviderSpec) -> None:
-    assert spec.must_tags() == {f"kubernetes.io/cluster/{FULL_NAME}": "1", "kubernetes.io/role/node": "1"}
     assert spec.tags_for("vm").items() > spec.must_tags().items()
     assert spec.tags_for("nic")
     assert spec.tags_for("disk") == {"team": "platform", "backup": "no"}
 
 
-def test_the_secret_opens_the_simulated_account(loaded: Loaded) -> None:
-    plain = loaded.secrets[0].plain()
+def test_the_secret_opens_the_simulated_account() -> None:
+    plain = read("aws").secrets[0].plain()
     key, secret = plain["providerAccessKeyId"].decode(), plain["providerSecretAccessKey"].decode()
     assert World().access_keys[key] == secret
 

@@ -9,9 +9,12 @@ from typer.testing import CliRunner
 
 from resources.clouds import PROVIDERS
 from resources.effects import Effect, effects
-from starter.commands.explaining import PROVIDER_SPEC, ROOTS, Field, explain, fields_of
+from starter.commands.explaining import ROOTS, Field, explain, fields_of
 from starter.main import app
 from starter.sdk.errors import NotFound, Refused
+
+OF_CLOUD = ("ControlPlaneMachineSet", "Infrastructure", "MachineClass", "WorkerPool")
+"""Kinds that have fields which depend on the cloud."""
 
 
 def run(*args: str) -> str:
@@ -20,8 +23,8 @@ def run(*args: str) -> str:
     return done.stdout
 
 
-def below(path: str) -> dict[str, Field]:
-    return {f.name: f for f in explain(path).fields}
+def below(path: str, provider: str | None = None) -> dict[str, Field]:
+    return {f.name: f for f in explain(path, provider).fields}
 
 
 def test_types_defaults_and_constraints() -> None:
@@ -37,12 +40,12 @@ def test_types_defaults_and_constraints() -> None:
     assert below("machine.spec.nodeTemplate.spec.taints")["effect"].constraints == (
         "one of NoSchedule, PreferNoSchedule, NoExecute",
     )
-    aws = below("machineclass.providerSpec")
+    aws = below("machineclass.providerSpec", "AWS")
     assert (aws["networkInterfaces"].type_name, aws["networkInterfaces"].constraints) == (
         "[]NetworkInterface",
         ("not empty",),
     )
-    assert explain("machineclass.providerSpec.placement.partitionNumber").field.constraints == (
+    assert explain("machineclass.providerSpec.placement.partitionNumber", "AWS").field.constraints == (
         "at least 1",
         "at most 7",
     )
@@ -54,13 +57,22 @@ def test_types_defaults_and_constraints() -> None:
 
 
 def test_what_a_change_does() -> None:
-    spec = below("machineclass.providerSpec")
+    spec = below("machineclass.providerSpec", "AWS")
     assert spec["vmTags"].effects == (Effect.HOT,)
     assert spec["ami"].effects == (Effect.HASH,)
     assert spec["srcAndDstChecksEnabled"].effects == (Effect.POST_START,)
     assert spec["monitoring"].effects == (Effect.NONE,)
     assert set(spec["networkInterfaces"].effects) == {Effect.HASH, Effect.POST_START}
     assert below("machine.spec")["providerID"].effects == ()
+    value = below("cpms.spec.template.machines_v1beta1_machine_openshift_io.spec.providerSpec.value", "AWS")
+    assert {f: value[f].effects for f in ("tags", "ami", "loadBalancers")} == {  # of what they become
+        "tags": (Effect.HOT,),
+        "ami": (Effect.HASH,),
+        "loadBalancers": (),
+    }
+    assert value["tags"].description.endswith(
+        "Becomes vmTags, nicTags, diskTags (with kubernetes.io/cluster/<id>: owned)."
+    )
 
 
 def tree(fields: tuple[Field, ...], provider: str) -> Iterator[Field]:
@@ -69,20 +81,30 @@ def tree(fields: tuple[Field, ...], provider: str) -> Iterator[Field]:
         yield from tree(tuple(fields_of(field, provider)), provider)
 
 
+@pytest.mark.parametrize("kind", sorted(ROOTS))
+def test_every_field_has_a_description(kind: str) -> None:
+    for provider in sorted(PROVIDERS) if kind in OF_CLOUD else [None]:
+        found = explain(kind.lower(), provider)
+        assert found.field.description or kind == "Settings"
+        fields = list(tree(found.fields, found.provider))
+        assert len(fields) > 3
+        assert [f.path for f in fields if not f.description] == []
+
+
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_every_field_of_a_provider_spec_has_the_effect_of_the_table(provider: str) -> None:
     found = explain("machineclass.providerSpec", provider)
     leaves = {f.path: f.effects for f in tree(found.fields, provider) if f.model is None}
     wanted = {path.replace("[]", ""): (effect,) for path, effect in effects(PROVIDERS[provider].spec)}
-    assert leaves == {f"{PROVIDER_SPEC}.{path}": effect for path, effect in wanted.items()}
+    assert leaves == {f"providerSpec.{path}": effect for path, effect in wanted.items()}
     for path in leaves:  # and each can be asked for by its path
         assert explain(f"machineclass.{path}", provider).field.path == path
 
 
 @pytest.mark.parametrize("kind", sorted(ROOTS))
 def test_everything_can_be_shown(kind: str) -> None:
-    shown = run(kind.lower(), "--recursive")
-    every = list(tree(explain(kind).fields, "AWS"))
+    shown = run(kind.lower(), "--recursive", "--provider", "AWS")
+    every = list(tree(explain(kind, "AWS").fields, "AWS"))
     assert len(every) > 5
     for field in every:
         assert f"{field.name}\t<{field.type_name}>" in shown
@@ -100,7 +122,7 @@ def test_the_page() -> None:
     ):
         assert words in shown
     assert "EFFECT:    hash, none: see the fields" in run("machineclass.providerSpec.blockDevices", "--provider", "aws")
-    one = run("MachineClass.providerSpec.vmTags")
+    one = run("MachineClass.providerSpec.vmTags", "--provider", "AWS")
     assert "EFFECT:    hot: Updatable: changed in place, no machine is replaced." in one
     assert "FIELDS" not in one
     assert "-required-" in run("machine")
@@ -118,7 +140,9 @@ def test_names_typed_wrong() -> None:
         ("machine.zzz", "it has apiVersion, kind, metadata, spec, status$"),
     ):
         with pytest.raises(NotFound, match=words):
-            explain(path)
+            explain(path, "AWS")
+    with pytest.raises(Refused, match="which providerSpec"):
+        explain("machineclass.providerSpec.ami")
     with pytest.raises(Refused, match=r"provider 'awz' has no driver.*did you mean AWS"):
         explain("machineclass.providerSpec", "awz")
     done = CliRunner().invoke(app, ["explain", "machine.spek"], prog_name="hostler")

@@ -19,20 +19,24 @@ import pytest
 import yaml
 from paths import ROOT
 
+from resources.control_plane.expansion import expand
+from resources.control_plane.state import ControlPlaneState
 from resources.converter import data_converter
 from resources.documents import DEPTH_MOST, EXPANDED_MOST, SIZE_MOST
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.machine_class.state import concurrency_of
 from resources.manifests import ManifestError, cluster_of, load_manifests
 from resources.pool.state import PoolState
+from resources.validation import Validate
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "150"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
 HANGS = 20.0
 """Seconds of processor time that mean an endless loop; they measure nothing."""
 EXAMPLES = ROOT / "examples"
-FILES = sorted([*EXAMPLES.glob("aws/*.yaml"), *EXAMPLES.glob("pool/*.yaml"), *EXAMPLES.glob("workloads/*.yaml")])
-KINDS = ("Machine", "MachineClass", "MachineDeployment", "Secret")
+FOLDERS = ("aws", "controlplane", "pool", "workloads")
+FILES = sorted(file for folder in FOLDERS for file in (EXAMPLES / folder).glob("*.yaml"))
+KINDS = ("ControlPlaneMachineSet", "Machine", "MachineClass", "MachineDeployment", "Secret")
 DOCUMENTS = [d for f in FILES for d in yaml.safe_load_all(f.read_text()) if d and d["kind"] in KINDS]
 CLASS = (EXAMPLES / "aws/class.yaml").read_text()
 HEAD = "apiVersion: machine.sapcloud.io/v1alpha1\nkind: "
@@ -51,7 +55,8 @@ FIELDS = [
     "replicas", "maxSurge", "maxUnavailable", "pauseAfter", "minReadySeconds", "progressDeadlineSeconds", "selector",
     "revisionHistoryLimit", "autoPreserveFailedMax", "repair", "strategy", "hibernated", "paused", "providerID",
     "labels", "annotations", "namespace", "name", "class", "kind", "apiVersion", "data", "stringData", "providerSpec",
-    "vmTags", "tags", "blockDevices", "networkInterfaces", "nobodyKnows",
+    "vmTags", "tags", "blockDevices", "networkInterfaces", "nobodyKnows", "state", "failureDomains", "machineType",
+    "machineNamePrefix", "platform", "subnet", "zone", "placement", "value", "ami", "image", "osDisk", "disks",
 ]
 ANNOTATIONS = ["hostler.io/cluster", "hostler.io/update-concurrency", "machinepriority.machine.sapcloud.io"]
 NOISE = [
@@ -136,10 +141,13 @@ async def travels(value: Any) -> None:
     assert await data_converter.encode([again]) == payloads
 
 
-async def applied(text: str) -> None:
+async def applied(text: str, validate: Validate = Validate.STRICT) -> None:
     """What `hostler apply` does with it up to the wire. Raises ManifestError."""
-    loaded = load_manifests(text, "f.yaml")
-    for c in loaded.classes:
+    loaded = load_manifests(text, "f.yaml", validate)
+    expanded = [expand(m) for m in loaded.control_planes]
+    for e in expanded:
+        await travels(ControlPlaneState(name="cluster", spec=e.spec))
+    for c in (*loaded.classes, *(e.machine_class for e in expanded if e.machine_class)):
         await travels(ClassSnapshot.of(c))
         with contextlib.suppress(ValueError):  # apply reports it
             concurrency_of(c.metadata.annotations)
@@ -184,8 +192,8 @@ async def test_an_unknown_field_with_a_timeouts_name(timeout: Any) -> None:
     (pool,) = (copy.deepcopy(d) for d in DOCUMENTS if d["kind"] == "MachineDeployment")
     pool["spec"]["template"]["drainTimeout"] = timeout
     text = yaml.safe_dump(pool)
-    assert any("template.drainTimeout" in w for w in load_manifests(text, "f.yaml").warnings)
-    await applied(text)
+    assert "template.drainTimeout: unknown field; it belongs under spec.template.spec" in await refused(text)
+    await applied(text, Validate.WARN)
 
 
 def of_class(line: str) -> str:

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 from pagekit import parse, typed
-from reasonkit import ROOT
+from paths import ROOT
 
 from planners.telling import LONGEST
 from planners.waits import Tries, wait_after_update
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws.spec import AwsProviderSpec
 from resources.errors import ErrorClass, ErrorInfo
 from resources.machine_class.state import SILENCE, UPDATE_CONCURRENCY, UpdateState, concurrency_of
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION

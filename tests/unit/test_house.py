@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -17,10 +19,12 @@ MAY = {
     "drivers": {"resources"},
     "activities": {"drivers", "resources"},
     "workflows": {"planners", "resources", "activities"},
-    "starter": {"resources", "workflows", "activities"},  # among the activities only kube/
+    "starter": {"resources", "workflows", "activities", "planners"},  # of these two only kube/ and worker_pool/
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
+# What a manifest is made of, where no workflow could be asked: `apply` expands it itself, by the same pure functions.
+EXPANDED_BY_THE_STARTER = "planners.worker_pool."
 # A cluster is reached in the same way by the worker and by the command line.
 THE_COMMAND_LINES_TOO = "activities.kube."
 # Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.
@@ -31,11 +35,23 @@ MAY_WITHIN = {
     "cloud": {"", "kube", "temporal"},
     "cluster": {"", "kube", "temporal"},
     "watch": {"", "kube", "temporal"},
-    "drain": {"", "kube"},
+    "drain": {"", "kube", "temporal"},
     "census": {"", "temporal"},
 }
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
-IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
+IMPURE = {
+    "temporalio",
+    "asyncio",
+    "aiohttp",
+    "boto3",
+    "google",
+    "kubernetes",
+    "random",
+    "socket",
+    "time",
+    "os",
+    "subprocess",
+}
 
 # An activity decides by the server's clock (activities/clock.py); the worker's own is for what people read.
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
@@ -65,13 +81,15 @@ def modules(source: str, members: bool = False) -> set[str]:
 # A cloud's name stands in its own packages and in one registry row: other code that knows one would have to be written
 # again for each cloud. This holds for code, and for what people are told; explanations may name any cloud.
 CLOUD_NAMES = re.compile(r"aws|ec2|amazon|boto|azure|\bgce\b|\bgcp\b|google", re.IGNORECASE)
-THEIR_OWN = ("drivers/aws/", "resources/clouds/aws.py", "resources/clouds/azure.py", "simulator/clouds/ec2/")
+THEIR_OWN = (
+    *("drivers/aws/", "resources/clouds/aws/", "simulator/clouds/ec2/"),
+    *("drivers/azure/", "resources/clouds/azure/", "simulator/clouds/arm/"),
+    *("drivers/gcp/", "resources/clouds/gcp/", "simulator/clouds/gce/"),
+)
 MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
     ("resources", "clouds/__init__.py"): "the registry",
     ("activities", "volumes.py"): "fields of the Kubernetes API: the in-tree volumes of PersistentVolumes",
     ("resources", "reasons/creating.py"): "an example of a setting, for people",
-    ("starter", "up.py"): "the examples to begin with",
-    ("starter", "demo.py"): "the demo plays them, and counts what is left at their cloud",
 }
 
 
@@ -131,6 +149,12 @@ def test_the_command_line_uses_no_other_activities() -> None:
     used = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("activities")}
     assert used
     assert all(m.startswith(THE_COMMAND_LINES_TOO) for m in used), used
+
+
+def test_the_command_line_uses_no_other_planners() -> None:
+    found = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("planners")}
+    assert found, "the test would pass on nothing"
+    assert {m for m in found if not m.startswith(EXPANDED_BY_THE_STARTER)} == set()
 
 
 def within(source: str, folder: str) -> set[str]:
@@ -268,10 +292,107 @@ def test_arrows_within_the_starter(room: str) -> None:
     assert not found
 
 
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+KITS = ROOT / "tests/kits"
+
+
+def imported_tests(source: str) -> set[str]:
+    """Test modules that a module imports: what two tests share belongs to a kit."""
+    return {m for m in modules(source) if m.rpartition(".")[2].startswith("test_")}
+
+
+def test_no_test_imports_another() -> None:
+    every = sorted((ROOT / "tests").rglob("*.py"))
+    assert {f.parent.name for f in every} > {"unit", "component", "system", "kits"}
+    assert not {str(f.relative_to(ROOT)): found for f in every if (found := imported_tests(f.read_text()))}
+
+
+def test_an_imported_test_is_seen() -> None:
+    assert imported_tests("def f():\n    from test_life import knobs") == {"test_life"}
+    assert imported_tests("import tests.system.test_life") == {"tests.system.test_life"}
+
+
+def test_an_import_of_what_is_not_there_is_seen(tmp_path: Path) -> None:
+    sources = {
+        "tests/kits/kit.py": "from resources.names import A as B\nif B:\n    C = 1\ndef f():\n    D = 1\n",
+        "tests/unit/test_it.py": "import json, kit\nfrom kit import B, C, f\nfrom pools import lives\n",
+        "tests/unit/test_wrong.py": "def f():\n    from kit import D, A\n    import resources.nams, pools.no\n",
+        "tests/kits/pools/lives.py": "",
+        "resources/names.py": "A = 1",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    lines = runpy.run_path(str(ROOT / "tools/imports.py"))["Imports"](tmp_path, "tests").wrong()
+    assert [line.removeprefix("tests/unit/test_wrong.py:") for line in lines] == [
+        "2: there is no kit.D",
+        "2: there is no kit.A",
+        "3: there is no resources.nams",
+        "3: there is no pools.no",
+    ]
+
+
+def test_each_test_module_has_its_name_for_itself() -> None:
+    """pytest imports them by their names alone."""
+    names = Counter(f.name for f in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_kits_make_no_circles() -> None:
+    kits = {".".join(f.relative_to(KITS).with_suffix("").parts): f.read_text() for f in KITS.rglob("*.py")}
+    of = arrows({name.removesuffix(".__init__"): source for name, source in kits.items()})
+    assert "lifekit" in of["pools.lives"]
+    assert not circle(of)
+
+
+# -- plugs of one shape -----------------------------------------------------------------------------------------------
+
+SHAPE: dict[str, set[str]] = {
+    "belongings": {"delete"},
+    "calls": {"Clients"},
+    "credentials": {"Credentials", "from_secret"},
+    "deletion": {"delete_machine"},
+    "driver": set(),
+    "failures": {"classify", "scrub", "translate"},
+    "hot_update": {"hot_update"},
+    "instances": {"describe", "get_status", "list_machines"},
+    "launch": set(),
+    "poststart": {"post_start"},
+    "tags": set(),
+}
+"""The files of a cloud's driver, and what each has for the others."""
+
+
+def public(source: str) -> set[str]:
+    """The functions and classes of a module that others may use."""
+    defined = (n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef | ast.ClassDef))
+    return {name for name in defined if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("cloud", sorted(f.parent.name for f in (ROOT / "drivers").glob("*/__init__.py")))
+def test_drivers_are_of_one_shape(cloud: str) -> None:
+    """A file beyond the shape has its reason in docs/add-a-cloud.md."""
+    found = {f.stem: public(f.read_text()) for f in (ROOT / "drivers" / cloud).glob("*.py")}
+    assert found.pop("__init__") == {"driver"}
+    missing = {f"{file}.{name}" for file, names in SHAPE.items() for name in names - found.get(file, set())}
+    assert not missing
+    assert SHAPE.keys() <= found.keys()
+    reasons = (ROOT / "docs" / "add-a-cloud.md").read_text()
+    own = {f"drivers/{cloud}/{file}.py" for file in found.keys() - SHAPE.keys()}
+    assert {file for file in own if f"`{file}`" not in reasons} == set()
+
+
 # -- one word for one thing -------------------------------------------------------------------------------------------
 
 # The simulator plays other people's programs, a cloud and an API server, and speaks their words; nobody imports it.
-WORLDS = {"the house": sorted({*MAY} - {"simulator"}), "the simulator": ["simulator"]}
+# Drivers are of one shape and know nothing of each other, nor do simulated clouds: each is read with what all share.
+PLUGS = {"drivers": "the house", "simulator.clouds": "the simulator"}
+WORLDS = {
+    f"{world} with {plug.parent.name}": f"{folder}.{plug.parent.name}"
+    for folder, world in PLUGS.items()
+    for plug in sorted((ROOT / folder.replace(".", "/")).glob("*/__init__.py"))
+}
 MAY_STAND_TWICE = {
     "Obj": "an object of the Kubernetes API as JSON, the same on both sides of the wire",
     "Key": "its namespace and name, likewise",
@@ -300,10 +421,18 @@ def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
     return {name: modules for name, modules in where.items() if len(modules) > 1}
 
 
-@pytest.mark.parametrize("world", sorted(WORLDS))
+def sources_of(plug: str) -> dict[str, str]:
+    """The modules that a plug and what it is plugged into consist of."""
+    rooms = ["simulator"] if plug.startswith("simulator") else sorted({*MAY} - {"simulator"})
+    others = tuple(f"{other}." for other in WORLDS.values() if other != plug)
+    sources = {module_of(f): f.read_text() for room in rooms for f in files(room)}
+    return {module: source for module, source in sources.items() if not f"{module}.".startswith(others)}
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_class_has_its_name_for_itself(world: str) -> None:
-    sources = {module_of(f): f.read_text() for room in WORLDS[world] for f in files(room)}
-    assert len(sources) > 50
+    sources = sources_of(WORLDS[world])
+    assert WORLDS[world] in sources
     assert not {name: modules for name, modules in defined_twice(sources).items() if name not in MAY_STAND_TWICE}
 
 

@@ -17,17 +17,16 @@ from dataclasses import replace
 from typing import Annotated, Any, Union
 
 import pytest
-from planning import report
-from poolkit import EPOCH, member
+from pools.planner import EPOCH, member, report
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from activities.kube import facts
 from planners.fleet.hearing import first_heard, hear
+from planners.fleet.revisions import Wanted, revise
 from planners.machine.hot_update import compare, is_hash_of, rolling_hash
 from planners.machine.membership import digest_of, report_of, with_revision
-from planners.pool.revisions import Wanted, revise
 from resources.base import Manifest
 from resources.canonical import Empty, canonical
 from resources.clouds import PROVIDERS
@@ -40,7 +39,7 @@ from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.placement import Placement
 from resources.machine.state import ClassSnapshot
 from resources.owner import Owner
-from workflows.pool.revise import but_class
+from workflows.fleet.revise import but_class
 
 Row = tuple[str, dict[str, Any], dict[str, Any]]
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.cluster.merge import merge_map, merge_taints, template_patch
+from activities.cluster.merge import merge_map, merge_request, merge_taints, template_patch
 from resources.machine.manifest import NodeTemplate, Taint
+from resources.names import PRESERVE_ANNOTATION
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,42 @@ def test_merge_taints(
     live: list[dict[str, Any]], last: list[Taint], wanted: list[Taint], result: list[dict[str, Any]] | None
 ) -> None:
     assert merge_taints(live, last, wanted) == result
+
+
+# there, given before, in the template -> what should stand there
+REQUESTS: dict[str, tuple[str | None, str | None, str | None, str | None]] = {
+    "a first request": (None, None, "now", "now"),
+    "a person was there first": ("false", None, "now", "false"),
+    "it has been fulfilled or withdrawn, and something else was edited": (None, "now", "now", None),
+    "a person has answered, and something else was edited": ("false", "now", "now", "false"),
+    "it stands": ("now", "now", "now", "now"),
+    "another request": ("now", "now", "when-failed", "when-failed"),
+    "another request after the first is over": (None, "now", "when-failed", "when-failed"),
+    "another request, but a person has answered": ("false", "now", "when-failed", "false"),
+    "it is taken out of the template": ("now", "now", None, None),
+    "it is taken out, and a person has answered": ("false", "now", None, "false"),
+    "the template has nothing to say": ("when-failed", None, None, "when-failed"),
+}
+
+
+@pytest.mark.parametrize(("live", "given", "wanted", "result"), REQUESTS.values(), ids=REQUESTS)
+def test_a_request_to_preserve_is_made_once(
+    live: str | None, given: str | None, wanted: str | None, result: str | None
+) -> None:
+    assert merge_request(live, given, wanted) == result
+
+    def template(value: str | None) -> NodeTemplate:
+        annotations = {"own": "1"} if value is None else {"own": "1", PRESERVE_ANNOTATION: value}
+        return NodeTemplate.model_validate({"metadata": {"annotations": annotations}})
+
+    node = {"metadata": {"annotations": {} if live is None else {PRESERVE_ANNOTATION: live}}}
+    changed: dict[str, Any] = {"own": "1"}
+    if result != live:
+        changed[PRESERVE_ANNOTATION] = result
+    expected = {"metadata": {"annotations": changed}}
+    assert template_patch(node, template(given), template(wanted)) == expected
+    # A new Node object: what was asked of the former one has been asked.
+    assert template_patch(node, None, template(wanted), given or "") == expected
 
 
 def test_only_a_patch_with_taints_carries_the_resource_version() -> None:

@@ -63,7 +63,7 @@ def test_how_an_owner_is_known(owner: Owner, words: str, user: str, listed: str,
 
 
 def test_an_owner_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="'MachineSet' is no kind that owns machines; there are MachineDeployment"):
+    with pytest.raises(ValueError, match="'MachineSet' is no kind that owns machines; there are ControlPlane"):
         Owner(kind="MachineSet", name="main")
 
 

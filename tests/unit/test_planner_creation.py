@@ -9,21 +9,35 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lifekit import examples
 
 from planners.machine.creation import (
     after_failed_create,
     after_failed_update,
     after_lost_token,
     after_taken_name,
+    may_have_asked,
     may_update_after_start,
     plan_attempt,
     token_of,
     uid_of,
+    why_late,
 )
+from planners.machine.health import Health
 from planners.waits import REASON, WAIT, wait_after
-from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
+from resources.errors import CODE_OF, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine.manifest import SecretRef
-from resources.machine.state import ClassSnapshot, OperationState, OperationType, Phase
+from resources.machine.state import (
+    ClassSnapshot,
+    FailureStreak,
+    LastOperation,
+    MachineState,
+    OperationState,
+    OperationType,
+    Phase,
+    Status,
+    WaitingFor,
+)
 from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,6 +130,20 @@ def test_wait_after(configured: dict[ErrorClass, timedelta], asked: float | None
     assert wait_after(info(ErrorClass.CAPACITY, asked), Timings(retry=configured)) == expected
 
 
+@pytest.mark.parametrize(
+    ("before", "failure", "account", "expected"),
+    [
+        pytest.param(False, MISSING_CREDENTIALS, "", False, id="a Secret is read before the cloud is called"),
+        pytest.param(False, MISSING_CREDENTIALS, "1234", True, id="an earlier try of the call had it"),
+        pytest.param(True, MISSING_CREDENTIALS, "", True, id="an earlier call had it"),
+        pytest.param(False, str(ErrorClass.AUTH), "", True, id="the cloud was called"),
+        pytest.param(False, "Timeout", "", True, id="nobody knows"),
+    ],
+)
+def test_whether_a_vm_may_have_been_asked_for(before: bool, failure: str, account: str, expected: bool) -> None:
+    assert may_have_asked(before, failure, account) is expected
+
+
 def test_a_lost_token_waits_for_the_lag_window_and_ends_the_attempt() -> None:
     retry = after_lost_token(info(ErrorClass.CONFLICT), NOW, TIMINGS)
     assert retry.attempt_over
@@ -175,3 +203,74 @@ def test_failed_post_start_update(error_class: ErrorClass, age: timedelta, expec
     assert retry.next_try > NOW
     if error_class == ErrorClass.NOT_FOUND:
         assert retry.next_try == NOW + TIMINGS.poll
+
+
+# -- too late ---------------------------------------------------------------------------------------------------------
+
+AGO = NOW - timedelta(minutes=20)
+LATE = "not Running within creationTimeout (20m)"
+NO_CAPACITY = "no m5.large left in eu-west-1a"
+NOT_SEEN = Health(False, "NodeNotSeen", "no node has joined yet")
+TAINTED = Health(False, "StartupTaint", "node n is Ready; waits for its taint")
+READY = Health(True, "NodeHealthy", "node n is Ready")
+
+
+def waits(reason: str, message: str) -> dict[str, WaitingFor]:
+    return {"waiting_for": WaitingFor(reason=reason, message=message, since=AGO)}
+
+
+def failing(type: OperationType, words: str) -> dict[str, LastOperation]:
+    return {"last_operation": LastOperation(type=type, state=OperationState.FAILED, description=words, time=NOW)}
+
+
+# given: the last failures' reason, the status, the Node's health, what looks found -> then: the cause, its words
+LATES: dict[str, tuple[str, dict[str, object], Health | None, str, str, str]] = {
+    "capacity": (
+        *("OutOfCapacity", {**failing(OperationType.CREATE, NO_CAPACITY), **waits("OutOfCapacity", NO_CAPACITY)}),
+        *(None, "", "OutOfCapacity", f"{NO_CAPACITY} (for 20m)"),
+    ),
+    "capacity, and the next call is under way": (
+        *("OutOfCapacity", waits("CreatingVM", "the create call is in progress"), None, ""),
+        *("OutOfCapacity", f"{NO_CAPACITY} (for 20m)"),
+    ),
+    "one call without an answer: nothing is known": (
+        *("", waits("CreatingVM", "the create call is in progress"), None, "", "", "the create call is in progress"),
+    ),
+    "no class": ("", waits("ClassMissing", "asks class c"), None, "", "ClassMissing", "asks class c"),
+    "it never joined": (
+        *("", waits("NodeNotSeen", "no node has joined yet; Failed at 12:00 if nothing changes"), NOT_SEEN),
+        *("vm is running; console: hang", "NodeNotSeen", "vm is running; console: hang"),
+    ),
+    "it never joined, and nobody could look": ("", {}, NOT_SEEN, "", "NodeNotSeen", "no node has joined yet"),
+    "its taint stays, and the cloud hiccuped": (
+        *("ProviderUnavailable", {}, TAINTED, "vm is running", "StartupTaint"),
+        "node n is Ready; waits for its taint; vm is running",
+    ),
+    "the update after the start is refused": (
+        *("NotAuthorized", failing(OperationType.UPDATE, "may not modify"), NOT_SEEN, "vm is running"),
+        *("NotAuthorized", "may not modify (for 20m); vm is running"),
+    ),
+    "a step at a healthy node is refused": (
+        *("NotAuthorized", waits("NotAuthorized", "may not patch nodes"), READY, "vm is running"),
+        *("NotAuthorized", "may not patch nodes (for 20m); node n is Ready; vm is running"),
+    ),
+    "our own steps were slow": ("", {}, READY, "vm is running", "", "node n is Ready; vm is running"),
+}
+
+
+@pytest.mark.parametrize(("trouble", "status", "health", "found", "cause", "words"), LATES.values(), ids=LATES)
+def test_what_held_it_up_comes_before_the_deadline(
+    trouble: str, status: dict[str, object], health: Health | None, found: str, cause: str, words: str
+) -> None:
+    loaded = examples()
+    state = MachineState(
+        name="m-1",
+        spec=loaded.machines[0].spec.model_copy(update={"creation_timeout": timedelta(minutes=20)}),
+        status=Status().model_copy(update=status),
+        made=AGO if health else None,
+        trouble=FailureStreak(reason=trouble, since=AGO, failures=3) if trouble else None,
+        create_failure=ErrorInfo(error_class=ErrorClass.CAPACITY, message=NO_CAPACITY) if trouble else None,
+    )
+    late = why_late(state, NOW, health, found)
+    assert (late.cause.reason if late.cause else "", late.message) == (cause, f"{words}; {LATE}")
+    assert late.cause is None or late.cause.since == AGO

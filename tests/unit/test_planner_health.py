@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import itemgetter
 
 import pytest
 from hypothesis import example, given, settings
@@ -207,16 +209,21 @@ class Player:
             for turn in range(int(END / total) + 1)
             for start, (healthy, _) in zip(starts, self.pattern, strict=True)
         ]
+        self.times = [time for time, _ in self.changes]
+        self.states = [(NOW, True)]
+        """From when on it was healthy or not; neighbours differ."""
+        for time, healthy in self.changes:
+            if healthy != self.states[-1][1]:
+                self.states.append((time, healthy))
 
     def at(self, now: datetime) -> tuple[datetime, bool]:
         """The state at that time, and since when."""
-        found = NOW, True
-        for since, healthy in self.changes:
-            if since > now:
-                break
-            if healthy != found[1]:
-                found = since, healthy
-        return found
+        return self.states[bisect_right(self.states, now, key=itemgetter(0)) - 1]
+
+    def after(self, now: datetime) -> datetime:
+        """The next time after this one at which the pattern goes on."""
+        following = bisect_right(self.times, now)
+        return self.times[following] if following < len(self.times) else NOW + END
 
     def play(self) -> None:
         now = NOW
@@ -225,8 +232,7 @@ class Player:
             settles = (
                 self.healthy_since + TIMINGS.settle if self.healthy_since and self.phase is Phase.UNKNOWN else None
             )
-            news = next((since for since, _ in self.changes if since > now), NOW + END)
-            now = min(t for t in (settles, self.look_at, news) if t is not None and t > now)
+            now = min(t for t in (settles, self.look_at, self.after(now)) if t is not None and t > now)
 
     def step(self, now: datetime) -> None:
         since, healthy = self.at(now)

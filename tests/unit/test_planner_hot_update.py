@@ -9,13 +9,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from driver_clouds import registered
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from drivers.tags import TagPlan, TooManyTags, plan_tags
-from planners.machine.hot_update import Difference, applied_after, compare, may_carry, rolling_hash
-from resources.clouds.aws import AwsProviderSpec
+from planners.machine.hot_update import Difference, applied_after, compare, may_carry, rolling_hash, with_updatable
+from resources.clouds import PROVIDERS
+from resources.clouds.aws.spec import AwsProviderSpec
+from resources.effects import Effect, effects
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot
 
 NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}
 MUST = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/node": "1"}
@@ -238,7 +244,60 @@ def test_after_a_hot_update_only_what_rolls_is_different(first: dict[str, Any], 
     assert after.rolls == before.rolls
 
 
+def _examples() -> list[tuple[str, dict[str, Any]]]:
+    """Each cloud's provider spec as its example has it."""
+    documents = [yaml.safe_load(file.read_text()) for file in sorted((ROOT / "examples").glob("*/class.yaml"))]
+    return [(d["provider"], d["providerSpec"]) for d in documents]
+
+
+def _changed(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return f"{value}-2"
+        case [*_, dict(last)]:
+            return [*value, {k: f"{v}-2" for k, v in last.items()}]
+        case list():
+            return [*value, "more"]
+        case _:
+            return {**(value or {}), "changed": "1"}
+
+
+@pytest.mark.parametrize(("provider", "spec"), _examples(), ids=lambda v: v if isinstance(v, str) else "")
+def test_each_updatable_field_of_a_cloud_is_updated_by_one_call(provider: str, spec: dict[str, Any]) -> None:
+    """A field that an update does not reach would be updated again and again, without end."""
+    hot = {p for p, effect in effects(PROVIDERS[provider].spec) if effect is Effect.HOT and "." not in p and p in spec}
+    assert hot, "the example has none"
+    for path in hot:
+        wanted = {**spec, path: _changed(spec[path])}
+        assert compare(provider, spec, wanted).hot == (path,)
+        assert not compare(provider, applied_after(provider, spec, wanted), wanted)
+
+
 # -- after an update that failed half-way -----------------------------------------------------------------------------
+
+
+def test_a_class_that_is_taken_in_part_says_of_which_generations_it_is() -> None:
+    """A pool's machine, through three generations of its class and back."""
+
+    def of(generation: int, **changed: Any) -> ClassSnapshot:
+        spec = {**SPEC, **changed}
+        return ClassSnapshot(
+            name="c", generation=generation, provider="AWS", provider_spec=spec, secret_ref=SecretRef(name="s")
+        )
+
+    second = with_updatable(of(1), of(2, ami="ami-2"))
+    assert (second.provider_spec, second.words) == (SPEC, "c, generation 1, with the updatable fields of 2")
+    newest = of(3, ami="ami-3", vmTags={"x": "1"})
+    third = with_updatable(second, newest)
+    assert third.words == "c, generation 1, with the updatable fields of 3"
+    assert with_updatable(third, newest) == third, "told once more"
+    again = with_updatable(third, of(4))
+    assert (again, again.words) == (of(4), "c, generation 4"), "the class itself went back"
+    assert with_updatable(of(1), of(2, vmTags={"x": "1"})).words == "c, generation 2"
 
 
 def test_without_a_failed_update_the_vm_carries_what_was_applied() -> None:

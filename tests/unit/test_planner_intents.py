@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lifekit import examples
 
-from planners.machine.intents import PreservationIntent, deletion, preservation, refusal
+from planners.machine.intents import (
+    PreservationIntent,
+    by_manifest,
+    deletion,
+    manifest_words,
+    preservation,
+    refusal,
+)
 from resources.base import LONGEST
 from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.preservation import (
@@ -21,6 +28,7 @@ from resources.machine.preservation import (
     ReleaseIntent,
 )
 from resources.machine.state import ClassSnapshot, Deletion, MachineState, Phase
+from resources.names import PRESERVE_ANNOTATION
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -106,6 +114,62 @@ def test_a_release(before: Preservation, ends: bool) -> None:
 )
 def test_an_extension(intent: ExtendIntent, until: datetime) -> None:
     assert preservation(kept, intent, NOW) == kept.model_copy(update={"expiry_time": until, "warned": False})
+
+
+# -- the annotation of a manifest (seed 003, points 3 to 5 and note 3; MCM P6, P8, P12) --------------------------------
+
+NONE, SAYS_NOW, SAYS_WHEN, SAYS_FALSE, NONSENSE = (
+    {PRESERVE_ANNOTATION: value} if value else {"team": "a"} for value in ("", "now", "when-failed", "false", "nwo")
+)
+manifests = asked.model_copy(update={"by_manifest": True})
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "after", "is_own"),
+    [
+        pytest.param(None, NONE, SAYS_NOW, PreserveValue.NOW, id="given"),
+        pytest.param(None, NONE, SAYS_FALSE, FALSE, id="false bars"),
+        pytest.param(manifests, SAYS_WHEN, SAYS_NOW, PreserveValue.NOW, id="changed"),
+        pytest.param(asked, NONE, SAYS_FALSE, FALSE, id="the newer of two wishes, as of hostler preserve"),
+        pytest.param(None, SAYS_NOW, SAYS_NOW, None, id="once given is given: what has expired does not come back"),
+        pytest.param(asked, SAYS_NOW, SAYS_NOW, WHEN_FAILED, id="what somebody has asked since stays"),
+        pytest.param(manifests, SAYS_WHEN, NONE, None, id="taken out"),
+        pytest.param(asked, SAYS_NOW, NONE, WHEN_FAILED, id="taken out, and what somebody has asked since stays"),
+        pytest.param(None, NONE, NONSENSE, None, id="no value (P8)"),
+        pytest.param(manifests, SAYS_WHEN, NONSENSE, None, id="a value becomes none"),
+    ],
+)
+def test_what_a_manifest_asks(
+    own: PreserveRequest | None, before: dict[str, str], after: dict[str, str], is_own: PreserveValue | None
+) -> None:
+    p = by_manifest(Preservation(own=own, release=going), before, after, "carol", NOW)
+    assert (p.own.value if p.own else None) == is_own
+    if p.own not in (None, own):
+        assert (p.own.by_manifest, p.own.requested_by, p.own.time) == (True, "carol", NOW)
+    taken_back = p.release is None
+    assert taken_back == (p.own != own and is_own in (PreserveValue.NOW, WHEN_FAILED)), "as a request does"
+
+
+@pytest.mark.parametrize(
+    ("p", "before", "after", "words"),
+    [
+        (Preservation(), NONE, SAYS_NOW, "preserve=now is the machine's own value"),
+        (by_node, NONE, SAYS_NOW, "preserve=now is the machine's own value"),
+        (
+            by_node,
+            NONE,
+            SAYS_FALSE,
+            "preserve=false is the machine's own value, but its node's annotation preserve=now takes precedence",
+        ),
+        (Preservation(own=manifests), SAYS_WHEN, NONE, "preserve=when-failed is withdrawn"),
+        (Preservation(own=asked), SAYS_WHEN, NONE, ""),
+        (Preservation(own=manifests), SAYS_WHEN, SAYS_WHEN, ""),
+    ],
+)
+def test_what_is_said_of_it(p: Preservation, before: dict[str, str], after: dict[str, str], words: str) -> None:
+    s = machine(p)
+    s.annotations = before
+    assert manifest_words(s, after) == words
 
 
 # -- refused ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,17 @@ from resources.fleet.member import Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport
 from resources.machine.facts import NodeFacts, VmFacts
 from resources.machine.manifest import NodeTemplate
-from resources.machine.state import Attempt, ClassSnapshot, Condition, Deletion, MachineState, Mark, Phase, Status
+from resources.machine.state import (
+    Attempt,
+    ClassSnapshot,
+    Condition,
+    Deletion,
+    FailureStreak,
+    MachineState,
+    Mark,
+    Phase,
+    Status,
+)
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -178,9 +188,12 @@ def test_a_plain_report() -> None:
 
 def test_a_failed_call_is_in_one_report() -> None:
     info = ErrorInfo.of(ErrorClass.QUOTA, "10 of 10")
-    given = machine(Phase.CRASH_LOOP_BACK_OFF, has_vm=False, create_failure=info, create_failures=2, failures_told=1)
+    streak = FailureStreak(reason="QuotaExceeded", since=NOW)
+    calls = {"create_failure": info, "create_failures": 2, "failures_told": 1, "trouble": streak}
+    given = machine(Phase.CRASH_LOOP_BACK_OFF, has_vm=False, **calls)
     report = report_of(given)
-    assert (report.failure, report.failures) == (CreateFailure(error_class=ErrorClass.QUOTA, message="10 of 10"), 2)
+    said = CreateFailure(error_class=ErrorClass.QUOTA, message="10 of 10", reason="QuotaExceeded")
+    assert (report.failure, report.failures) == (said, 2)
     report = report_of(given.model_copy(update={"failures_told": 2}))
     assert (report.failure, report.failures) == (None, 2)
 

@@ -12,8 +12,25 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from planning import C, F, P, U, asking, at, created, deleted, failing, granted, look, pool, waits
-from poolkit import EPOCH, World, member, spec
+from pools.planner import (
+    EPOCH,
+    C,
+    F,
+    P,
+    U,
+    World,
+    asking,
+    at,
+    created,
+    deleted,
+    failing,
+    granted,
+    look,
+    member,
+    pool,
+    spec,
+    waits,
+)
 
 from planners.fleet import pace
 from planners.fleet.steps import Create
@@ -110,7 +127,7 @@ def test_before_it_was_ever_running_it_has_not_joined() -> None:
     assert (len(deleted(braked, "NeverJoined")), created(braked)) == (3, 0)
     (wait,) = braked.waits
     assert wait.reason == "MachinesNeverJoin"
-    assert wait.message.startswith("3 machines to be created wait until 2026-01-01 00:05:00: 3 machines in a row never")
+    assert wait.message.startswith("3 machines to be created wait until 2026-01-01 00:05:00 UTC: 3 machines in a row")
 
 
 # -- after a storm, and after deaths ----------------------------------------------------------------------------------
@@ -225,7 +242,7 @@ def test_a_pool_of_machines_that_die_young_is_not_ready_while_they_are_there() -
     made = look(members, spec(2), at(320), pace=speed)
     assert (made.complete, waits(made), made.next_look) == (False, {"MachinesDieYoung"}, at(910))
     assert (
-        "machines are created one at a time until one has, at 2026-01-01 00:15:10 at the earliest"
+        "machines are created one at a time until one has, at 2026-01-01 00:15:10 UTC at the earliest"
         in made.waits[0].message
     )
     over = look(members, spec(2), at(910), pace=follow(members, speed, at(910), 2))

@@ -7,13 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from planning import report
-from poolkit import EPOCH, member, wanted
+from pools.planner import EPOCH, member, report, wanted
 
 from planners.fleet.hearing import first_heard, hear, pace_after
 from planners.fleet.pace import NEVER_JOIN
 from planners.fleet.template import PATIENCE, next_look, pending, to_tell
-from resources.errors import ErrorClass
+from resources.errors import MISSING_CREDENTIALS, ErrorClass
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport
 from resources.fleet.revision import Pace, Revision
@@ -185,6 +184,20 @@ def test_a_create_call_that_failed_stops_the_pool_for_a_while() -> None:
     assert after(UNBORN, said, speed) == speed  # the next one of the same window
     quick = Timings(retry={ErrorClass.CAPACITY: timedelta(seconds=1)})
     assert after(UNBORN, said, timings=quick).until == LATER + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (MISSING_CREDENTIALS, MISSING_CREDENTIALS),
+        pytest.param("", "NotAuthorized", id="an older worker's machine"),
+        pytest.param(NEVER_JOIN, "NotAuthorized", id="not a machine's to say"),
+    ],
+)
+def test_the_pool_waits_for_the_reason_that_its_machine_gives(said: str, kept: str) -> None:
+    failure = CreateFailure(error_class=ErrorClass.AUTH, message="Secret a/b does not exist", reason=said)
+    heard = report(Phase.CRASH_LOOP_BACK_OFF, vm=Vm.UNBORN, failure=failure)
+    assert after(UNBORN, heard).reason == kept
 
 
 @pytest.mark.parametrize("error", [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT])

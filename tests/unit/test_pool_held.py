@@ -7,8 +7,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from planning import P, U, at, deleted, drained, failing, kept, look, pool, preserving, waits
-from poolkit import EPOCH, Act, World, member, run, spec
+from pools.planner import (
+    EPOCH,
+    Act,
+    P,
+    U,
+    World,
+    at,
+    deleted,
+    drained,
+    failing,
+    kept,
+    look,
+    member,
+    pool,
+    preserving,
+    run,
+    spec,
+    waits,
+)
 
 from planners.fleet.steps import Delete
 from planners.pool import progress

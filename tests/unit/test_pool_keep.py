@@ -5,12 +5,32 @@ Rows cite their source: A, T, S of machine-controller-manager's own tests (mcm.m
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from planning import P, U, asking, at, created, deleted, drained, granted, kept, look, pool, preserving, taking, waits
-from poolkit import EPOCH, World, member, run, spec
+from pools.planner import (
+    EPOCH,
+    P,
+    U,
+    World,
+    asking,
+    at,
+    created,
+    deleted,
+    drained,
+    granted,
+    kept,
+    look,
+    member,
+    pool,
+    preserving,
+    run,
+    spec,
+    taking,
+    waits,
+)
 
 from planners.fleet.steps import Delete
 from planners.pool.plan import Plan
@@ -18,11 +38,14 @@ from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
 from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
+from resources.fleet.rehearsal import Rehearsal
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.intents import PoolQuestion
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import PoolState, Rollout
+from starter.sdk.fleet import rehearsal
+from starter.sdk.pools import rehearsal as pool_rehearsal
 from workflows.pool import views
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
@@ -412,3 +435,56 @@ def test_a_dry_run_of_a_lower_maximum() -> None:
     assert told[0] == ["Taking back 1 slot (old): autoPreserveFailedMax was lowered to 1"]
     assert views.rehearse(state, PoolQuestion(spec=limited(2, 5)), EPOCH).plans == []
     assert all(not m.released for m in state.members.values()), "nothing is done"
+
+
+def test_a_dry_run_names_the_preserved_machines_that_go_all_the_same() -> None:
+    """Seed 003, notes 1, 2 and 5: a rollout, hibernation and fewer replicas are stronger, and say so beforehand."""
+    members = pool(3) | {"kept": kept(age=9)._replace(revision=1), "run": kept()._replace(revision=1)}
+    members["run"] = members["run"]._replace(phase=Phase.RUNNING)
+    world = World(limited(2, 5))
+    state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions[:1]), members=members)
+
+    def told(**question: Any) -> Rehearsal:
+        return views.rehearse(state, PoolQuestion(**question), EPOCH)
+
+    assert told(replicas=2).preserved == told(replicas=4).preserved == []
+    assert told(replicas=1).preserved == ["kept"]
+    assert set(told(replicas=0).preserved) == set(told(delete=True).preserved) == {"kept", "run"}
+    asleep = told(spec=limited(2, 5, hibernated=True))
+    assert set(asleep.preserved) == {"kept", "run"}
+    assert "deletes 2 machines that are preserved: kept, run" in rehearsal.lines(asleep)
+    restarted = told(restart=True)
+    assert set(restarted.preserved) == {"kept", "run"}
+    assert restarted.overrides
+
+    assert not told().overrides
+    assert rehearsal.deletes(told()) == told().preserved == []
+
+
+def worth(state: PoolState, machine: str) -> str:
+    class Pools:
+        async def rehearse(self, _: str, question: PoolQuestion, **__: Any) -> Rehearsal:
+            return views.rehearse(state, question, EPOCH)
+
+    return asyncio.run(pool_rehearsal.but(cast(Any, Pools()), machine, state.name, cluster="prod"))
+
+
+def test_what_a_preservation_would_be_worth() -> None:
+    """Whoever preserves a machine during a rollout hears that it is replaced all the same."""
+    world = World(limited(0, 3))
+    members = pool(2, 1)
+    state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions), members=members)
+    old = next(n for n, m in members.items() if m.revision != state.revision)
+    question = PoolQuestion(keep=[old])
+    assert views.rehearse(state, question, EPOCH).preserved == [old]
+    said = worth(state, old)
+    assert said.startswith(f"but pool p1 deletes it all the same (Deleting 1 machine ({old}) of 1 of older revisions: ")
+    assert said.endswith("; `hostler rollout pause p1 --cluster prod` holds it")
+    new = next(n for n in members if n != old)
+    assert worth(state, new).startswith("but while the rollout of pool p1 runs, a machine that fails is replaced")
+    held = state.model_copy(update={"paused": True})
+    assert worth(held, old) == worth(held, new) == worth(held, "stranger") == ""
+    told = views.rehearse(held, question, EPOCH)
+    assert (told.preserved, told.overrides) == ([], False)
+    assert views.rehearse(held, PoolQuestion(keep=[old], resume=True), EPOCH).preserved == [old]
+    assert views.rehearse(state, PoolQuestion(keep=["stranger"]), EPOCH).refused

@@ -5,21 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli_support import class_yaml
+from cli import class_yaml
 from entitykit import described, waits_for
-from poolplay import pool_yaml
+from pools.behind_cli import pool_yaml
 
 from resources.cluster.news import ClusterNews
 from resources.fleet.member import Member
+from resources.fleet.rehearsal import RevisionSummary
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot, Condition, Phase
 from resources.manifests import MachineClass
 from resources.owner import Owner
-from resources.pool.intents import PoolSummary, RevisionSummary
+from resources.pool.intents import PoolSummary
 from resources.pool.manifest import MachineDeployment
 from resources.pool.state import Gate, PoolState, Rollout
 from starter.commands.describe import pool_lines
+from starter.sdk.fleet.trouble import MachineTrouble, first_of
 from starter.sdk.pools.results import PoolDescription, PoolListed
 from starter.sdk.results import MachineSummary
 
@@ -114,6 +116,47 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
         "\nWeb UI: http://ui/web",
     ):
         assert words in found, found
+
+
+def test_the_cause_of_a_refused_machine_comes_first() -> None:
+    """What only a person ends outranks what takes its time, and nobody is sent to the page that is read."""
+    refused = trouble("ReferenceNotFound", "The image id 'ami-1' does not exist")
+    waits = [FleetWait(reason=r, message="words", since=ago(minutes=1)) for r in ("SlowStart", "MachinesNeverJoin")]
+    found = shown(
+        summary(machines=1, unborn=1, waits=waits),
+        unwell=(refused.machine,),
+        trouble=refused,
+    )
+    assert "Machines:  0 VMs, 1 still without one, 0 available" in found
+    first = (
+        "\nFirst machine to look at:\n  Machine:           m-1, CrashLoopBackOff\n"
+        "  Reason:            ReferenceNotFound\n  Message:           The image id 'ami-1' does not exist\n"
+    )
+    assert found.index(first) < found.index("Waiting for:\n  Reason:            SlowStart")
+    assert found.count("What can be done:  what machine m-1 needs, see above") == 1, "not the wait that has a cure"
+    assert "describe pool web" not in found
+    assert "What can be done about ReferenceNotFound" not in found, "it is said already"
+    slow = shown(summary(waits=waits[:1]), trouble=trouble("NodeNotSeen", "no node yet"))
+    assert "  What can be done:  Nothing: it takes seconds for each." in slow
+    assert slow.index("Reason:            SlowStart") < slow.index("First machine to look at"), "it explains less"
+
+
+def trouble(reason: str, message: str) -> MachineTrouble:
+    state = waits_for(reason)
+    state.status.phase = Phase.CRASH_LOOP_BACK_OFF
+    assert state.status.waiting_for is not None
+    state.status.waiting_for = state.status.waiting_for.model_copy(update={"message": message})
+    return MachineTrouble(machine("m-1", "CrashLoopBackOff", reason), state)
+
+
+def test_which_machine_is_looked_at_first() -> None:
+    reasons = [("m-1", ""), ("m-2", "NodeNotSeen"), ("m-3", "OutOfCapacity"), ("m-4", "InvalidSpec")]
+    machines = [machine(name, "Pending", reason) for name, reason in reasons]
+    for left in range(len(machines), 0, -1):
+        assert first_of(machines[:left]) == machines[left - 1]
+    failed = machine("m-5", "Failed", "NodeNotSeen")
+    assert first_of([*machines[:2], failed]) == failed
+    assert first_of([]) is None
 
 
 def test_a_rollout_stops_only_while_it_waits_for_machines() -> None:

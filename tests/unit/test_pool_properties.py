@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poolkit import EPOCH, member, spec
+from pools.planner import EPOCH, member, spec
 
 from planners.fleet import pace
 from planners.fleet.order import preserved
@@ -20,8 +20,10 @@ from planners.pool.repair import in_flight
 from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.revision import Pace
+from resources.fleet.state import FleetWait
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
+from resources.pool.intents import PoolSummary
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Gate, Rollout
 
@@ -318,3 +320,18 @@ def test_a_finished_pool_is_left_alone(seed: int) -> None:
     count = View(ObservedPool({}, REVISION), wanted, EPOCH).limits.replicas
     made = plan(ObservedPool({f"m{i:02d}": member(REVISION, age=3600) for i in range(count)}, REVISION), wanted, EPOCH)
     assert (made.steps, made.waits, made.next_look, made.complete) == ((), (), None, True)
+
+
+@many
+@given(SEEDS)
+def test_a_failed_machine_that_is_not_replaced_has_a_wait_that_says_why(seed: int) -> None:
+    """By the pool's summary, which is all that `hostler describe machine` asks for."""
+    observed, spec = any_pool(seed)
+    observed = replace(observed, rollout=progress.follow(observed, spec, EPOCH))
+    made = plan(observed, spec, EPOCH)
+    waits = [FleetWait(reason=w.reason, message=w.message, since=EPOCH) for w in made.waits]
+    said = PoolSummary(name="p", cluster="c", machine_class="k", replicas=1, revision=REVISION, waits=waits)
+    taken = {*names(made), *(n for s in made.steps if isinstance(s, GrantPreservation) for n in s.names)}
+    for name, m in View(observed, spec, EPOCH).active.items():
+        if m.phase is Phase.FAILED and m.drained and not m.stays and name not in taken:
+            assert said.holding(m.revision, vm=m.vm is not Vm.GONE) is not None, (name, m, made.waits)

@@ -6,8 +6,26 @@ Rows cite their source: S, U, M of machine-controller-manager's own tests, P of 
 from __future__ import annotations
 
 import pytest
-from planning import C, F, P, U, asking, at, created, deleted, drained, failing, granted, kept, look, pool, waits
-from poolkit import EPOCH, member, spec
+from pools.planner import (
+    EPOCH,
+    C,
+    F,
+    P,
+    U,
+    asking,
+    at,
+    created,
+    deleted,
+    drained,
+    failing,
+    granted,
+    kept,
+    look,
+    member,
+    pool,
+    spec,
+    waits,
+)
 
 from planners.fleet import pace
 from resources.errors import ErrorClass
@@ -137,6 +155,27 @@ def test_a_pool_that_backs_off_says_until_when_and_why() -> None:
     assert "VCPU limit 100" in wait.message
     assert created(look(pool(0, 1), spec(3), now=at(600), pace=speed)) == 1
     assert created(look(pool(0, 1), spec(3), revision=3, pace=speed)) == 1, "another revision begins anew"
+
+
+def test_a_refusal_is_the_wait_until_there_is_a_vm() -> None:
+    """Also once the back-off is over, while the refused machine tries again: it is the same trouble."""
+    there = pool(0, 1) | {"refused": member(2, C, vm=Vm.UNBORN)}
+    speed = pace.create_failed(Pace(revision=2), ErrorClass.CAPACITY, "refused: none left", EPOCH, 0)
+    for now in (at(599), at(600), at(3600)):
+        (wait,) = look(there, spec(3), now=now, pace=speed).waits
+        assert (wait.reason, "refused: none left" in wait.message) == ("OutOfCapacity", True)
+    (wait,) = look(there, spec(3), now=at(600), pace=pace.born(speed).model_copy(update={"window": 1})).waits
+    assert wait.reason == "SlowStart"
+    (wait,) = look(there, spec(3), now=at(600), pace=speed, telling=False).waits
+    assert wait.reason == "SlowStart", "a replay decides as it did"
+
+
+def test_those_left_standing_say_what_was_refused() -> None:
+    lost = {"lost": member(2, F, trouble=Trouble.JOIN, drained=True, vm=Vm.GONE)}
+    speed = pace.create_failed(Pace(revision=2), ErrorClass.NOT_FOUND, "lost: no such image", EPOCH, 0)
+    wait = look(pool(3, 0) | lost, spec(3), pace=speed).waits[0]
+    assert wait.reason == "NewMachinesNeverJoin"
+    assert "(lost); ReferenceNotFound: lost: no such image; of new machines" in wait.message
 
 
 def test_p13_the_third_in_a_row_that_never_joins() -> None:

@@ -8,14 +8,32 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from planning import FAST, LATER, C, F, P, U, asking, at, created, deleted, granted, look, pool, waits
-from poolkit import EPOCH, member, spec
+from pools.planner import (
+    EPOCH,
+    FAST,
+    LATER,
+    C,
+    F,
+    P,
+    U,
+    asking,
+    at,
+    created,
+    deleted,
+    granted,
+    look,
+    member,
+    pool,
+    spec,
+    waits,
+)
 
 from planners.fleet.steps import Create, Delete, MarkNodes
 from planners.pool import progress
 from planners.pool.plan import ObservedPool
 from planners.pool.rehearsal import rehearse
-from resources.fleet.member import Member, Trouble, Vm, priority_of
+from resources.fleet.member import Member, Trouble, Vm
+from resources.machine.priority import priority_of
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Gate, Rollout

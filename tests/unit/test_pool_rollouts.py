@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from paths import TESTS
-from poolkit import EPOCH, Act, Broken, World, run, spec
+from pools.planner import EPOCH, Act, Broken, World, run, spec
 
 from planners.fleet.steps import Create, Delete
 from resources.fleet.member import Permit, PreserveWish, Trouble, Vm

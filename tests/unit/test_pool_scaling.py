@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from planning import C, F, P, R, U, at, created, deleted, look, pool, waits
-from poolkit import EPOCH, member, spec
+from pools.planner import EPOCH, C, F, P, R, U, at, created, deleted, look, member, pool, spec, waits
 
 from planners.fleet import pace
 from planners.fleet.order import in_deletion_order, proportional

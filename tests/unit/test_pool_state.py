@@ -1,4 +1,4 @@
-"""resources/pool/state.py and planners/pool/revisions.py: a pool's state stays small, and what makes a revision."""
+"""resources/pool/state.py and planners/fleet/revisions.py: a pool's state stays small, and what makes a revision."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from poolkit import EPOCH, TEMPLATE, member, spec, wanted
+from pools.planner import EPOCH, TEMPLATE, member, spec, wanted
 
+from planners.fleet.revisions import Revised, Wanted, revise, undo
 from planners.machine.hot_update import compare, rolling_hash
-from planners.pool.revisions import Revised, Wanted, revise, undo
 from resources.converter import data_converter
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.revision import Revision

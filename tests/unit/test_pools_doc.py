@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 from pagekit import parse
-from reasonkit import ROOT
+from paths import ROOT
 
 from planners.fleet.steps import HELD, STOPPED
 from resources.effects import Effect, effects
@@ -34,7 +34,7 @@ def test_every_field_of_the_manifest_is_there() -> None:
     for path, _ in effects(MachineDeploymentSpec):
         assert any(path == t or path.startswith((f"{t}.", f"{t}[")) for t in [*whole, "template"]), path
     paths = [path for path, _ in effects(MachineDeploymentSpec)]
-    assert [t for t in whole if not any(p == t or p.startswith(f"{t}.") for p in paths)] == []
+    assert [t for t in whole if not any(p == t or p.startswith((f"{t}.", f"{t}[")) for p in paths)] == []
 
 
 def test_only_a_class_replaces_machines() -> None:

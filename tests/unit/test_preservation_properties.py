@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from preserveplay import (
+from preservation.planner import (
     ASKED,
     AUTO,
     HOUR,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from preserveplay import (
+from preservation.planner import (
     ASKED,
     AUTO,
     HOUR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,15 @@ from lifekit import examples
 from pagekit import parse
 
 from planners.machine.preservation import effective
+from resources.fleet.rehearsal import Rehearsal
 from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.pool.intents import PoolQuestion
+from starter.commands import pools, rollout
+from starter.commands.kinds import POOL
 from starter.commands.preserved import section
 from starter.sdk.machines.preservation import value_of
+from starter.sdk.results import Sent
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -44,6 +50,28 @@ def machine(phase: Phase = Phase.RUNNING, *, pool: str = "p", **preserve: Any) -
 def kept(phase: Phase = Phase.RUNNING, *, pool: str = "p", **more: Any) -> MachineState:
     fields = {"expiry_time": NOW + 8 * HOUR, "since": NOW - HOUR, "source": PreservedBy.ASKED, "why": "words", **more}
     return machine(phase, pool=pool, **fields)
+
+
+@pytest.mark.parametrize("ask", ["resume", "delete"])
+async def test_preserved_machines_are_named_before_they_go(ask: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `apply`, `scale` and the others do it: no dry run is needed for that."""
+    asked: list[PoolQuestion] = []
+
+    async def rehearse(_: str, question: PoolQuestion, **__: Any) -> Rehearsal:
+        asked.append(question)
+        return Rehearsal(preserved=["m-1"])
+
+    async def send(_: str, **__: Any) -> Sent:
+        assert asked, "nothing is sent before"
+        return Sent("done", recorded=False)
+
+    client: Any = SimpleNamespace(pools=SimpleNamespace(rehearse=rehearse, resume=send, delete=send))
+    if ask == "delete":
+        await pools.delete(client, ("demo", "p"), force=False, reason="")
+    else:
+        await rollout._each([(POOL, "p")], "resume", "", resume=True)(client)
+    assert getattr(asked[0], ask)
+    assert "warning: machinedeployment/p deletes 1 machine that is preserved: m-1" in capsys.readouterr().err
 
 
 def page(state: MachineState) -> dict[str, str]:
@@ -117,7 +145,7 @@ def test_one_that_is_barred() -> None:
     assert shown["Value"] == "false: it is not preserved when it fails"
     assert shown["To change"].startswith("hostler release m-1 --cluster demo, or hostler preserve m-1 ")
     by_node = page(machine(last_seen_node_value="false"))
-    assert by_node["To change"].startswith("kubectl annotate node node-1 node.machine.sapcloud.io/preserve-")
+    assert by_node["To change"] == "kubectl annotate node node-1 node.machine.sapcloud.io/preserve-"
 
 
 def test_an_annotation_that_says_nothing_and_a_release_on_its_way() -> None:

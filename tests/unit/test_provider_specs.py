@@ -10,9 +10,11 @@ import pytest
 from paths import ROOT
 from pydantic import ValidationError
 
-from resources.clouds.aws import PLACEMENT, AwsProviderSpec, Ec2Placement, read_placement
+from resources.clouds import PROVIDERS
+from resources.clouds.aws.spec import PLACEMENT, AwsProviderSpec, Ec2Placement, read_placement
 from resources.effects import Effect, effects
-from resources.manifests import MachineClass, ManifestError, check_provider_spec, load_manifests, unknown_fields
+from resources.manifests import MachineClass, ManifestError, check_provider_spec, load_manifests
+from resources.unknown import unknown_fields
 
 AWS_EFFECTS = {
     "apiVersion": Effect.NONE,
@@ -94,9 +96,11 @@ def test_what_is_updatable_and_what_is_post_start() -> None:
 DOC = ROOT / "docs" / "hot-updates.md"
 
 
-def test_the_documentation_has_every_field_with_its_effect() -> None:
-    rows = re.findall(r"^\| `([^`]+)` \| ([a-z-]+) \|", DOC.read_text(), re.MULTILINE)
-    assert dict(rows) == {path: str(effect) for path, effect in effects(AwsProviderSpec)}
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+def test_the_documentation_has_every_field_with_its_effect(provider: str) -> None:
+    section = DOC.read_text().partition(f"\n### {provider}\n")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| ([a-z-]+) \|", section, re.MULTILINE)
+    assert dict(rows) == {path: str(effect) for path, effect in effects(PROVIDERS[provider].spec)}
     assert len(rows) == len(dict(rows)), "a field has two rows"
 
 
@@ -150,8 +154,12 @@ def test_what_is_refused(change: dict[str, Any], words: str) -> None:
 
 def test_unknown_fields_are_kept_and_named_with_their_path() -> None:
     changed = {**SPEC, "amii": "x", "networkInterfaces": [{**NIC, "subnet": "y"}], "iam": {"name": "n", "nam": "m"}}
-    spec = AwsProviderSpec.model_validate(changed)
-    assert sorted(unknown_fields(spec)) == ["amii", "iam.nam", "networkInterfaces[0].subnet"]
+    assert AwsProviderSpec.model_validate(changed).model_extra == {"amii": "x"}
+    assert sorted(unknown_fields(AwsProviderSpec, changed)) == [
+        "amii: unknown field; did you mean ami?",
+        "iam.nam: unknown field; did you mean name?",
+        "networkInterfaces[0].subnet: unknown field; did you mean subnetID?",
+    ]
 
 
 def test_tags_go_where_they_belong() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 import runpy
+from typing import Any
 
 import pytest
-from pagekit import parse
-from reasonkit import ROOT, everything, find
+from pagekit import everything, find, parse
+from paths import ROOT
 from typer.exceptions import TyperException
 
-from resources.reasons import GROUPS, REASONS, TIMES, Kind, filled, is_warning, next_step, nothing_to_do
+from resources.reasons import GROUPS, REASONS, TIMES, Kind, Situation, filled, is_warning, next_step, nothing_to_do
 
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 TOOL = runpy.run_path(str(ROOT / "tools/runbook.py"))
@@ -103,26 +104,73 @@ def test_the_words_of_a_reason(name: str) -> None:
         assert not re.search("[{}]|NAME|CLUSTER", filled(said, "prod", "m-1"))
         assert re.fullmatch(r"(?s)[A-Z`*].*[.]", said or "None."), "sentences"
     if Kind.WAIT in reason.kind:
-        assert "`" in step or re.search(r"\d+ s|minute", step), "what to type, or how long it is normal"
+        ends = r"\d+ s|minute|at the time (shown|in the message)|until the time shown"
+        assert "`" in step or re.search(ends, step), "what to type, or how long it is normal"
     for command in COMMAND.findall(step):
         words = command.split()
         if words[1] not in ("doctor", "explain"):
             where = "--cluster" if "--cluster" in words else "cluster"
             assert words[words.index(where) + 1] == "prod", "a command that is copied must not hit another cluster"
-        if words[1:3] != ["resume", "cluster"]:
+        if words[1:3] != ["resume", "cluster"] and "controlplane" not in words:  # a cluster has one
             for kind in {"machine", "pool", "status", "resume", "undo"} & set(words):
                 assert words[words.index(kind) + 1] == "m-1"
 
 
 def test_what_is_kept_is_not_said_to_be_replaced() -> None:
     """The case is a pool's Failed machine that is preserved for a look; without its VM there is nothing to look at."""
-    of = {"cluster": "prod", "name": "m-1", "pool": "p"}
     replaced = "Nothing: pool p replaces it"
-    assert next_step("HealthTimeout", **of).startswith(replaced)
-    assert next_step("HealthTimeout", **of, kept=True) == (
-        "Inspect the VM, which is kept for that. When you are done: `hostler release machine m-1 --cluster prod`."
-    )
-    assert next_step("VMGone", **of, kept=True).startswith(replaced)
+    assert step("HealthTimeout", owner="pool p").startswith(replaced)
+    kept = "Inspect the VM, which is kept for that. When you are done: `hostler release machine m-1 --cluster prod`."
+    assert step("HealthTimeout", owner="pool p", kept=True) == kept
+    assert step("VMGone", owner="pool p", kept=True).startswith(replaced)
+
+
+def step(reason: str, kind: str = "machine", **at: Any) -> str:
+    return next_step(reason, "prod", "m-1", kind, at=Situation(**at))
+
+
+def test_advice_knows_its_situation() -> None:
+    replace = "`hostler recreate machine m-1 --cluster prod` replaces it, `hostler delete machine m-1 --cluster prod` "
+    assert "Inspect the VM first" in step("CreationTimeout")
+    assert "VM" not in step("CreationTimeout", vm=False)
+    for reason in ("OutOfCapacity", "ReferenceNotFound", "NodeNotSeen", "StartupTaint", "ProviderUnavailable"):
+        failed = step(reason, failed=True, vm=False)
+        assert f" Then {replace}only removes it." in failed
+        assert not re.search("tried again|Nothing|Inspect|Seen last", failed), "nothing is tried any more"
+        assert failed[0].isupper()
+    assert step("OutOfCapacity", failed=True, owner="pool p").startswith("Nothing: pool p replaces it")
+    refused = step("CredentialsMissing", failed=True, owner="pool p")
+    assert refused.startswith("Create what the message names")
+    assert refused.endswith("pool p replaces this one by itself.")
+
+
+def test_one_that_its_pool_does_not_replace_needs_what_holds_that_up() -> None:
+    """Not even where its own reason says that the next one will be better."""
+    for reason in ("NodeNotSeen", "InvalidSpec"):
+        words = step(reason, failed=True, owner="pool p", held="NewMachinesNeverJoin")
+        assert words.startswith("pool p does not replace it for now (NewMachinesNeverJoin). ")
+        assert "`hostler rollout undo p --cluster prod`" in words
+        assert "undo" not in step(reason, failed=True, owner="pool p", held="NewMachinesNeverJoin", page="pool")
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_doctor_sends_nobody_to_itself(name: str) -> None:
+    """Nor to a time that it does not show."""
+    for kind in ("machine", "pool"):
+        assert not re.search("hostler doctor|at the time shown", step(name, kind, page="doctor"))
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_advice_knows_nothing_of_settings(name: str) -> None:
+    """How often something is tried is a setting of the machine's: the wait says when the next try comes."""
+    known = REASONS[name]
+    if known.kind is not Kind.HAPPENING:
+        figures = r"every \d+|[Aa]fter \d+ s\b|(in|within) (the first )?(a|\d+) minutes?\b|(takes|in) \d+ s\b"
+        assert not re.search(figures, known.do + known.cure)
+        for kind in ("machine", "pool"):
+            assert f"hostler describe {kind}" not in step(name, kind, page=kind), "not the command just run"
+    assert known.lasting <= bool(known.cure), "what only a person ends says by what"
+    assert not known.lasting or not nothing_to_do(name)
 
 
 def test_a_reason_that_is_not_known_has_a_next_step_too() -> None:
@@ -162,6 +210,10 @@ def test_the_runbook_begins_with_what_wakes_people() -> None:
         index = re.findall(r"\[(\w+)\]\(#(\w+)\)", text)
         assert {*entries} <= {name for name, anchor in index if anchor == name.lower()}
     assert not [line for line in RUNBOOK.splitlines() if len(line) > TOOL["WIDTH"]]
+    assert RUNBOOK.startswith("# Runbook\n\n## What woke you?\n")
+    alerts = re.findall(r"alert: (\w+)", (ROOT / "docs" / "metrics.md").read_text())
+    assert sorted(TOOL["ALERTS"]) == sorted(alerts)
+    assert {name for names in [*TOOL["ALERTS"].values(), *TOOL["SYMPTOMS"].values()] for name in names} <= {*REASONS}
 
 
 def test_a_command_is_not_broken_into_lines() -> None:

@@ -25,14 +25,21 @@ from resources.machine.preservation import (
     PreserveValue,
     ReleaseIntent,
 )
-from resources.machine.state import ClassSnapshot, MachineState
+from resources.machine.state import ApplyIntent, ClassSnapshot, MachineState
+from resources.names import PRESERVE_ANNOTATION
 from starter.sdk.machines.recorded import _fold_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 LATER, LATEST = NOW + 8 * HOUR, NOW + 24 * HOUR
 ASKED, AUTO, NOBODY = PreservedBy.ASKED, PreservedBy.AUTO, PreservedBy.NOBODY
-NAMES = {PreserveIntent: "preserve", ReleaseIntent: "release", ExtendIntent: "extend", DeleteIntent: "delete"}
+NAMES = {
+    PreserveIntent: "preserve",
+    ReleaseIntent: "release",
+    ExtendIntent: "extend",
+    DeleteIntent: "delete",
+    ApplyIntent: "apply",
+}
 
 own = PreserveRequest(value=PreserveValue.WHEN_FAILED, time=NOW - HOUR)
 never = PreserveRequest(value=PreserveValue.FALSE, time=NOW - HOUR)
@@ -151,3 +158,18 @@ async def test_other_attributes_are_no_news_of_it() -> None:
     loaded = examples("m-1")
     state = MachineState(name="m-1", spec=loaded.machines[0].spec, machine_class=ClassSnapshot.of(loaded.classes[0]))
     assert await _fold_event(state, event, data_converter) is state
+
+
+async def test_what_a_manifest_asks_counts_from_the_first_event_on() -> None:
+    loaded = examples("m-1")
+    meta = {"annotations": {PRESERVE_ANNOTATION: "when-failed"}}
+    state = MachineState(name="m-1", spec=loaded.machines[0].spec, **meta)  # type: ignore[arg-type]
+    first = HistoryEvent(event_id=2)
+    begun = await _fold_event(state, first, data_converter)
+    assert begun.status.preserve.own is not None
+    assert (begun.status.preserve.own.value, begun.annotations) == (PreserveValue.WHEN_FAILED, state.annotations)
+    later = state.model_copy(update={"created": NOW})
+    assert await _fold_event(later, first, data_converter) == later, "its next run has what has become of it"
+    of = ClassSnapshot.of(loaded.classes[0])
+    over = ApplyIntent(id="a", spec=state.spec, machine_class=of, requested_by="alice")
+    assert (await _fold_event(begun, await signalled(over), data_converter)).status.preserve.own is None

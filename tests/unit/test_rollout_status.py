@@ -9,6 +9,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from entitykit import waits_for
 from rich.console import Console
 from typer import BadParameter
 
@@ -20,10 +21,13 @@ from resources.pool.intents import PoolSummary
 from resources.pool.rollout import RolloutState
 from resources.pool.state import Rollout
 from resources.reasons import next_step
-from starter.commands.rollout import pools
+from starter.commands.kinds import CONTROL_PLANE, POOL
+from starter.commands.rollout import owners, some_pools
 from starter.commands.rollout_view import RolloutLines, page, picture
+from starter.sdk.fleet.trouble import MachineTrouble
+from starter.sdk.fleet.waiting import Stand
 from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.sdk.pools.rollout_status import HELD, LOST, RolloutLook, Stand, counts, judge, numbers, unwell_of
+from starter.sdk.pools.rollout_status import HELD, LOST, RolloutLook, counts, judge, numbers, unwell_of
 from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -119,6 +123,21 @@ def test_whatever_stops_or_holds_a_pool_ends_who_follows_it_unless_it_goes_by_it
     assert {*steps.STOPPED, *steps.HELD, "OnDelete"} - {"TooManyUnhealthy"} == {*HELD, LOST, "MemberLost"}
 
 
+def test_a_rollout_whose_machines_are_refused_says_so() -> None:
+    state = waits_for("InvalidSpec")
+    summary_of = MachineSummary("m-1", "prod", NOW, phase="CrashLoopBackOff", reason="InvalidSpec")
+    refused = look(summary("NewMachinesNotReady"))
+    refused = replace(refused, unwell=(summary_of,), trouble=MachineTrouble(summary_of, state))
+    text = "\n".join(page(refused, NOW))
+    assert "tried again and again, but only a person ends this: InvalidSpec (machine m-1)" in text
+    assert "Message:           3 of 7 invalidspec words" in text
+    assert "what can be done:     what machine m-1 needs, see above" in text
+    waits = "\n".join(page(look(summary("ReferenceNotFound")), NOW))
+    assert "only a person ends this: ReferenceNotFound" in waits, "the machine may have been given up by now"
+    going = "\n".join(page(look(summary("NewMachinesNotReady")), NOW))
+    assert "continues on its own" in going
+
+
 def test_a_rollout_that_stands_says_what_can_be_done() -> None:
     words = judge(pool(summary("ProgressDeadlineExceeded"))).words
     assert words.splitlines()[1] == f"what can be done: {next_step('ProgressDeadlineExceeded', 'prod', 'p1', 'pool')}"
@@ -156,7 +175,7 @@ def test_the_page_of_one_look_says_everything() -> None:
         "Began:     2026-03-01 02:00:00 UTC (60m ago)",
         "Stops:     2026-03-01 03:08:00 UTC (in 8m), unless a new machine is available by then",
         "Steps (7 earlier ones: hostler rollout history p1 --revision 3 --cluster prod):",
-        "  03:00:01 Replaced: step 1\n  03:00:02 Replaced: step 2",
+        "  03:00:01Z Replaced: step 1\n  03:00:02Z Replaced: step 2",
         "  NewMachinesNotReady:  words",
         "  since:                2026-03-01 02:48:00 UTC (12m ago)",
         f"  what can be done:     {next_step('NewMachinesNotReady', 'prod', 'p1', 'pool')}",
@@ -165,6 +184,9 @@ def test_the_page_of_one_look_says_everything() -> None:
     done = "\n".join(page(look(summary(rolled_out=True)), NOW))
     assert "Rollout:   done" in done
     assert not re.search("Progress|Steps|Waits|Stops", done)
+    stopped = "\n".join(page(look(summary("ProgressDeadlineExceeded"), stops_at=stops), NOW))
+    assert "Rollout:   blocked" in stopped
+    assert "unless a new machine" not in stopped
 
 
 def test_a_line_is_printed_when_it_is_news(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,13 +195,13 @@ def test_a_line_is_printed_when_it_is_news(capsys: pytest.CaptureFixture[str]) -
     view.show(first, NOW)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "3 earlier steps: hostler rollout history p1 --revision 3 --cluster prod"
-    assert shown[1:11] == [f"03:00:{n:02} p1: Replaced: step {n}" for n in range(3, 13)]
+    assert shown[1:11] == [f"03:00:{n:02}Z p1: Replaced: step {n}" for n in range(3, 13)]
     assert shown[11:] == [f"p1: {numbers(summary())}", "p1: waits: NewMachinesNotReady: words"]
     view.show(first, NOW)
     assert capsys.readouterr().out == ""
     view.show(look(summary(), *(step(n) for n in range(13)), step(14), stops_at=NOW), NOW)
     assert capsys.readouterr().out.splitlines() == [
-        "03:00:14 p1: Replaced: step 14",
+        "03:00:14Z p1: Replaced: step 14",
         "p1: stops at 2026-03-01 03:00:00 UTC unless a new machine is available by then",
     ]
 
@@ -236,13 +258,21 @@ def test_the_machines_that_are_waited_for_are_named(capsys: pytest.CaptureFixtur
     ],
 )
 def test_pools_are_named_as_kubectl_names_things(words: list[str] | None, names: list[str]) -> None:
-    assert pools(words) == names
+    assert owners(words) == [(POOL, name) for name in names]
 
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [("machine/m1", "only pools have rollouts"), ("deploy/p1", "only pools"), ("pool/", "has no name")],
+    [("machine/m1", "only pools and the control plane"), ("deploy/p1", "only pools"), ("pool/", "has no name")],
 )
 def test_what_has_no_rollout_is_refused(word: str, says: str) -> None:
     with pytest.raises(BadParameter, match=says):
-        pools([word])
+        owners([word])
+
+
+def test_the_control_plane_needs_no_name() -> None:
+    """Its short words stay names of pools, as they were."""
+    assert owners(["controlplane", "p1", "cp"]) == [(CONTROL_PLANE, "cluster"), (POOL, "p1"), (POOL, "cp")]
+    assert owners(["cp/cluster", "pool/controlplane"]) == [(CONTROL_PLANE, "cluster"), (POOL, "controlplane")]
+    with pytest.raises(BadParameter, match="restart is for pools"):
+        some_pools(["controlplane"], "restart")

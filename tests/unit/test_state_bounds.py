@@ -12,13 +12,16 @@ from lifekit import examples
 
 from activities.kube.facts import project
 from planners.fleet.hearing import first_heard
+from planners.fleet.revisions import KEPT, Wanted, revise
 from planners.machine.membership import mark_of, report_of
-from planners.pool.revisions import KEPT, Wanted, revise
 from resources.base import EARLIEST, LATEST, LONGEST
 from resources.cluster.news import ClusterNews, Reachability
 from resources.cluster.state import ClusterState, Pause
+from resources.control_plane.spec import DOMAINS_MOST, ControlPlaneSpec
+from resources.control_plane.state import ControlPlaneState, HostNews, SetCondition
 from resources.converter import data_converter
 from resources.fleet.member import Member, Vm
+from resources.fleet.membership import MemberReport
 from resources.fleet.revision import Revision
 from resources.fleet.state import FleetWait
 from resources.intents import Intent
@@ -26,6 +29,7 @@ from resources.journal import Happening, Note
 from resources.machine.facts import NodeFacts
 from resources.machine.hooks import HookChange
 from resources.machine.manifest import HOOKS_MOST, HookKind, MachineTemplate
+from resources.machine.placement import Placement
 from resources.machine.preservation import PreserveIntent, PreserveRequest
 from resources.machine.state import (
     INTENTS_KEPT,
@@ -77,6 +81,28 @@ def pool(**more: Any) -> PoolState:
 
 
 # -- whatever comes ----------------------------------------------------------------------------------------------------
+
+
+@given(text=LONG)
+@settings(max_examples=8)
+async def test_a_control_plane_under_its_bound(text: str) -> None:
+    """Ten machines that say the worst of themselves, and failure domains as large as a manifest may have them."""
+    domains = {f"d{n}": {"subnet": "s" * 1200} for n in range(DOMAINS_MOST)}
+    spec = {"template": {"spec": {"class": {"name": CLASS.name}}}, "failureDomains": domains}
+    report = MemberReport(machine="m-1", seq=1, phase=Phase.FAILED, since=NOW, message=text)
+    news = HostNews(trouble=report.message, placement=Placement(index=1, failure_domain="d" * 253))
+    s = ControlPlaneState(
+        name="cluster",
+        cluster="demo",
+        spec=ControlPlaneSpec.model_validate(spec),
+        journal=[Happening(time=NOW, reason=text, message=text)] * JOURNAL_LENGTH,
+        waits=[FleetWait(reason=text, message=text, since=NOW)] * 20,
+        hosts={f"m{n}": news for n in range(10)},
+        members={f"m{n}": Member(1, NOW, NOW, placement=news.placement) for n in range(10)},
+        unmanaged={f"node-{n}": "m" * 253 for n in range(1000)},
+        conditions=[SetCondition(type=text, status=True, reason=text, message=text, since=NOW)] * 3,
+    )
+    assert await travels(s) < MIB
 
 
 @given(text=LONG)

@@ -1,18 +1,22 @@
-"""User data as a Secret has it (activities/userdata.py)."""
+"""User data as a Secret has it (resources/userdata.py, activities/userdata.py)."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+from pathlib import Path
 
 import pytest
 from pydantic import SecretBytes, SecretStr
 
 from activities.secrets import SecretData, SecretMissing
-from activities.userdata import UNPACKED_MOST, user_data_of
+from activities.userdata import user_data_of
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from resources.machine.manifest import SecretRef
+from resources.settings import SecretsSettings, Settings
+from resources.userdata import UNPACKED_MOST, doubts
+from starter.sdk.secrets import Needed, look
 
 REF = SecretRef(name="s")
 TEXT = "#cloud-config\n# canary <<BOOTSTRAP_TOKEN>> äöü\n"
@@ -63,6 +67,36 @@ def test_what_cannot_be_user_data_is_said_without_quoting_it(value: bytes, words
     assert "canary" not in wrong.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("join <<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", []),
+        ("join <<BOOTSTRAP_TOKN>>", ["<<BOOTSTRAP_TOKN>>"]),
+        ("join <<bootstrap_token>>", ["<<bootstrap_token>>"]),
+        ("join << BOOTSTRAP_TOKEN >> <<MACHINE-NAME>>", ["<< BOOTSTRAP_TOKEN >>", "<<MACHINE-NAME>>"]),
+        ("join <<BOOTSTRAP_TOKEN>", ["<<BOOTSTRAP_TOKEN>"]),
+        ("cat <<EOF >>file\n<<CUSTOM_THING>>", []),
+    ],
+)
+def test_a_misspelled_placeholder_is_doubted(text: str, said: list[str]) -> None:
+    assert [line.partition(" is no placeholder; did you mean ")[0] for line in doubts(text)] == said
+
+
 def test_none_is_missing() -> None:
     with pytest.raises(SecretMissing, match="has no key 'userData'"):
         user_data_of(SecretData(version="1", values={}), REF)
+
+
+async def test_the_look_of_apply_says_what_no_vm_can_join_with(tmp_path: Path) -> None:
+    """In a Secret that is there already: nothing that is in it is said."""
+    settings = Settings(secrets=SecretsSettings(source="directory", directory=tmp_path))
+    wanted = {name: Needed("default", name, "userData") for name in ("good", "odd", "broken", "none")}
+    for name, value in {"good": TEXT.encode(), "odd": b"canary <<BOOTSTRAP_TOKN>>", "broken": PACKED[:-9]}.items():
+        (tmp_path / "default" / name).mkdir(parents=True)
+        (tmp_path / "default" / name / "userData").write_bytes(value)
+    found = await look(settings, wanted.values())
+    assert found.missing.keys() == {wanted["none"]}
+    assert found.odd.keys() == {wanted["odd"], wanted["broken"]}
+    assert "did you mean <<BOOTSTRAP_TOKEN>>" in found.odd[wanted["odd"]]
+    assert "gzip whose end is missing" in found.odd[wanted["broken"]]
+    assert not any("canary" in words for words in found.odd.values())

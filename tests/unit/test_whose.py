@@ -113,8 +113,8 @@ def rfc(time: datetime | None) -> str:
     [
         pytest.param(stale(), None, "", id="nothing was ever heard of it"),
         pytest.param(stale(ready="Unknown", written=LONG, changed=LONG), LONG, "", id="silent for long"),
-        pytest.param(stale(made=SHORT), None, "showed life at 2030-01-01 11:51:00, less than 10m ago", id="young"),
-        pytest.param(stale(), SHORT, "showed life at 2030-01-01 11:51:00, less than 10m ago", id="its Lease"),
+        pytest.param(stale(made=SHORT), None, "showed life at 2030-01-01 11:51:00 UTC, less than 10m ago", id="young"),
+        pytest.param(stale(), SHORT, "showed life at 2030-01-01 11:51:00 UTC, less than 10m ago", id="its Lease"),
         pytest.param(stale(ready="Unknown", written=SHORT), LONG, "showed life at", id="its status"),
         pytest.param(stale(ready="Unknown", changed=SHORT), LONG, "showed life at", id="it was Ready until then"),
         # Nobody's clock but its own says that it is old: the control plane sees its Lease move, or is not there.

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.temporal.uses import UsesActivities
     from activities.watch.nodes import WatchActivities
     from planners.cluster.accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
+    from resources.attributes import MEMO_OWNERS
     from resources.base import format_duration, whole_seconds
     from resources.calls.cloud import InstancesInput, InstancesOutput, VmsTold
     from resources.calls.watch import Cursor, WatchInput
@@ -25,7 +26,6 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.news import CloudReachability, Reachability
     from resources.cluster.state import ClusterState, UsesFound, UsesInput
     from resources.names import cloud_queue, watch_queue, workflow_queue
-    from resources.starts import MEMO_OWNERS
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 LOOK_AGAIN = timedelta(minutes=1)

@@ -10,26 +10,34 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.cluster.accounts import classes_of
     from resources.base import format_duration, whole_seconds
-    from resources.cluster.state import ClusterState, Ended, Pause
-    from resources.markdown import Markdown, code, heading, items, join, page, strong
+    from resources.cluster.news import Reachability
+    from resources.cluster.state import ClusterState, Ended
+    from resources.markdown import Markdown, code, heading, items, join, page, prose, strong
     from resources.owner import Owner, by_word
+    from resources.reasons import next_step
+    from resources.words import utc
 
 SOME = 5
 """How many names a message lists."""
 
 
-def phase_of(s: ClusterState) -> str:
-    if s.api is not None and not s.api.reachable:
-        return "APIRefused" if s.api.refused else "APIUnreachable"
-    return "Parked" if s.parked else "Paused" if s.pause else "Watching"
+def phase_of(cluster: ClusterState) -> str:
+    if cluster.api is not None and not cluster.api.reachable:
+        return "APIRefused" if cluster.api.refused else "APIUnreachable"
+    return "Parked" if cluster.parked else "Paused" if cluster.pause else "Watching"
 
 
-def refusal(s: ClusterState, left: str = "") -> str | None:
+def reason_of(phase: str) -> str:
+    """The reason that lists show, as they do for machines and pools; "" where all is as it should be."""
+    return {"Parked": "InternalError", "Paused": "ClusterPaused", "Watching": ""}.get(phase, phase)
+
+
+def refusal(cluster: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
-    known = [_some(set(s.machines.values()), len(s.machines), "machine")] if s.machines else []
-    known += [_some(names, len(names), word) for word, names in _by_word(s.pools).items()]
+    known = [_some(set(cluster.machines.values()), len(cluster.machines), "machine")] if cluster.machines else []
+    known += [_some(names, len(names), word) for word, names in _by_word(cluster.pools).items()]
     words = left or " and ".join(known)
-    return f"cluster {s.name} still has {words}; delete them first" if words else None
+    return f"cluster {cluster.name} still has {words}; delete them first" if words else None
 
 
 def _by_word(owners: Iterable[str]) -> dict[str, list[str]]:
@@ -44,18 +52,11 @@ def _some(names: Collection[str], number: int, kind: str) -> str:
 
 def gap_words(ended: Ended, now: datetime) -> str:
     """Since when nobody watched the cluster, and what that means now."""
-    at = f" at {ended.time:%Y-%m-%d %H:%M:%S} UTC" if ended.time else ""
+    at = f" at {utc(ended.time)}" if ended.time else ""
     after = f" after {format_duration(whole_seconds(now - ended.time))}" if ended.time else ""
     words = f"somebody ended the workflow{at} ({ended.how}); it runs again{after}"
     lost = "; its earlier state could not be read: if the cluster was paused, it no longer is" if ended.unread else ""
     return f"{words}: every machine gets the current state of its Node and VM{lost}"
-
-
-def pause_words(pause: Pause) -> str:
-    """Since when it is paused, by whom and why."""
-    by = f" by {pause.requested_by}" if pause.requested_by else ""
-    why = f": {pause.reason}" if pause.reason else ""
-    return f"since {pause.time:%Y-%m-%d %H:%M:%S} UTC{by}{why}"
 
 
 def held(owners: Collection[str]) -> str:
@@ -67,6 +68,15 @@ def held(owners: Collection[str]) -> str:
     return f"its {words} {'does' if len(owners) == 1 else 'do'} nothing"
 
 
+def frozen(owners: Collection[str]) -> str:
+    """What a freeze means, as the answer to it."""
+    if not owners:
+        return "it has no pools now; new ones will begin no rollout and no hot update"
+    kinds = _by_word(owners).items()
+    words = " and ".join(word if len(names) == 1 else f"{len(names)} {word}s" for word, names in kinds)
+    return f"its {words} {'begins' if len(owners) == 1 else 'begin'} no rollout and no hot update"
+
+
 def not_told(owners: Collection[str]) -> str:
     """Which pools have not heard of a pause, or of its end, after a few seconds; "" among them stands for pools that
     are not known yet."""
@@ -75,17 +85,30 @@ def not_told(owners: Collection[str]) -> str:
     return f"{words}; it is tried again until it succeeds"
 
 
-def details(s: ClusterState) -> Markdown:
+def _reached(news: Reachability) -> str:
+    return news.words if news.reachable else f"{news.words} (since {utc(news.began)})"
+
+
+def details(cluster: ClusterState) -> Markdown:
     """The state of the cluster, in Markdown for Temporal's web UI."""
-    api = s.api
-    words = "not known yet" if api is None else api.words
-    lines = [heading(f"Cluster {s.name}: {phase_of(s)}")]
-    if s.pause:
-        again = code(f"hostler resume cluster {s.name}")
-        lines.append(join(strong("Paused"), f" {pause_words(s.pause)}. To resume: ", again))
+    api = cluster.api
+    words = "not known yet" if api is None else _reached(api)
+    lines = [heading(f"Cluster {cluster.name}: {phase_of(cluster)}")]
+    ill = [phase_of(cluster)] if api is not None and not api.reachable else []
+    ill += [cloud.cloud_reason for _, cloud in sorted(cluster.clouds.items()) if not cloud.reachable]
+    lines += [
+        join("What can be done: ", prose(next_step(reason, cluster.name, cluster.name, kind="cluster")))
+        for reason in dict.fromkeys(ill)
+    ]
+    if cluster.pause:
+        again = code(f"hostler resume cluster {cluster.name}")
+        lines.append(join(strong("Paused"), f" {cluster.pause.words}. To resume: ", again))
+    if cluster.freeze:
+        again = code(f"hostler unfreeze cluster {cluster.name}")
+        lines.append(join(strong("Frozen"), f" {cluster.freeze.words}. To end it: ", again))
     facts = [f"API server: {words}"]
-    facts += [f"Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
-    for key, cloud in sorted(s.clouds.items()):
-        whose = ", ".join(name for name in classes_of(s, key) if name)
-        facts.append(f"{key}{f' (classes {whose})' if whose else ''}: {cloud.words}")
+    facts += [f"Pools: {', '.join(sorted(cluster.pools))}"] if cluster.pools else []
+    for key, cloud in sorted(cluster.clouds.items()):
+        whose = ", ".join(name for name in classes_of(cluster, key) if name)
+        facts.append(f"{key}{f' (classes {whose})' if whose else ''}: {_reached(cloud)}")
     return page(*lines, items(facts))

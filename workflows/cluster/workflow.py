@@ -14,8 +14,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from workflows.calls import SHORT, Urgency, failure_of
+from workflows.cluster import holds
 from workflows.cluster.watches import WATCH_RETRY, Watches
-from workflows.cluster.words import details, gap_words, held, not_told, pause_words, phase_of, refusal
+from workflows.cluster.words import details, gap_words, not_told, phase_of, reason_of, refusal
 from workflows.entity import intent, unheard
 from workflows.page import show
 
@@ -27,9 +28,10 @@ with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
     from resources.base import format_duration, whole_seconds
     from resources.cluster.news import ClusterNews, NewsInput, Reachability
-    from resources.cluster.state import ClusterState, Left, LeftInput, Pause, PoolsFound, PoolsInput
+    from resources.cluster.state import ClusterState, Left, LeftInput, PoolsFound, PoolsInput
     from resources.intents import Intent
     from resources.journal import Note
+    from resources.maintenance import FreezeIntent
     from resources.names import cluster_id, workflow_queue
     from resources.owner import Owner
 
@@ -76,6 +78,7 @@ class ClusterWorkflow(Watches):
                 self._tell_machines()
                 self._search_pools()
                 self._judge_removal()
+                holds.keep_time(self)
                 await self._tell_pools()
                 await self.until(self._something_to_do)
                 await self._collect()
@@ -241,38 +244,13 @@ class ClusterWorkflow(Watches):
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
-    def _pause(self, intent: Intent) -> str:
-        s = self.s
-        s.messages += 1
-        if s.pause is not None:
-            return f"cluster {s.name} is paused already, {pause_words(s.pause)}"
-        s.pause = Pause(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
-        self.note("Paused", pause_words(s.pause))
-        return self._pause_words()
-
-    def _pause_words(self) -> str:
-        s = self.s
-        return f"cluster {s.name} is paused: {held(s.pools)} until hostler resume cluster {s.name}"
-
     async def _paused(self, said: str) -> str:
-        begins = said == self._pause_words()
+        begins = said == holds.pause_words(self.s)
         not_heard = await self._not_heard()
         # Some of its pools may not have been known when it began.
-        return f"{self._pause_words() if begins else said}{not_heard}"
+        return f"{holds.pause_words(self.s) if begins else said}{not_heard}"
 
-    def _resume(self, intent: Intent) -> str:
-        s = self.s
-        s.messages += 1
-        if s.pause is None:
-            return f"cluster {s.name} is not paused"
-        by = f" by {intent.requested_by}" if intent.requested_by else ""
-        why = f": {intent.reason}" if intent.reason else ""
-        lasted = format_duration(whole_seconds(workflow.now() - s.pause.time))
-        self.note("Resumed", f"after {lasted}{by}{why}")
-        s.pause = None
-        return f"cluster {s.name} is resumed"
-
-    async def _resumed(self, said: str) -> str:
+    async def _told(self, said: str) -> str:
         return f"{said}{await self._not_heard()}"
 
     async def _not_heard(self) -> str:
@@ -308,8 +286,10 @@ class ClusterWorkflow(Watches):
             raise ApplicationError(self._refusal, type="Refused", non_retryable=True)
         return said or self._removed()
 
-    pause = intent(Intent, _pause, answer=_paused)
-    resume = intent(Intent, _resume, answer=_resumed)
+    pause = intent(Intent, holds.pause, answer=_paused)
+    resume = intent(Intent, holds.resume, answer=_told)
+    freeze = intent(FreezeIntent, holds.freeze, answer=_told)
+    unfreeze = intent(Intent, holds.unfreeze, answer=_told)
     remove = intent(Intent, _remove, lambda self, _: refusal(self.s), _removal)
 
     def _judge_removal(self) -> None:
@@ -356,7 +336,9 @@ class ClusterWorkflow(Watches):
     def publish(self) -> None:
         phase = phase_of(self.s)
         if phase != self._phase:
-            workflow.upsert_search_attributes([at.PHASE.value_set(phase)])
+            reason = reason_of(phase)
+            told = at.REASON.value_set(reason) if reason else at.REASON.value_unset()
+            workflow.upsert_search_attributes([at.PHASE.value_set(phase), told])
             self._phase = phase
         self._tell_owners()
         show(details(self.s))

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Failure, failure_of
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.revisions import Wanted
     from planners.fleet.steps import Plan, Step
+    from planners.machine.hot_update import HASH_VERSION
     from planners.waits import wait_after
-    from resources.fleet.membership import MembersFound, TemplateNews, member_state
+    from resources.fleet.membership import MemberReport, MembersFound, TemplateNews, member_state
     from resources.fleet.revision import Revision
     from resources.fleet.state import FleetState, FleetWait
+    from resources.machine.placement import Placement
     from resources.machine.state import ClassSnapshot, MachineState
+    from resources.maintenance import Opening
     from resources.owner import Owner, OwnerRef
+    from resources.words import utc
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -37,6 +44,9 @@ costs as much as 50. A worker that has lost the run repeats all of it within one
 PATIENCE = timedelta(seconds=30)
 """How long to wait until machines that were there before say how they are, and for the cluster's first news."""
 ENDED_KEPT = 200
+HISTORY = 10
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Kubernetes' letters for names: no vowels, so no words, and nothing that looks like something else."""
 
 
 @dataclass
@@ -73,6 +83,8 @@ class FleetEntity(Entity):
         """Whether the class is being told of the owner."""
         self.braked = True
         """Whether failures hold it back; a pool's run that began before there were brakes knows none."""
+        self.hashing = HASH_VERSION
+        """The version of the hash that distinguishes revisions."""
         self.plans = 0
         """How many plans in a row, without an end."""
         self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
@@ -102,6 +114,15 @@ class FleetEntity(Entity):
         """Takes a class that was asked for, or its news: it may make a new revision."""
         raise NotImplementedError
 
+    @property
+    def history_limit(self) -> int:
+        """How many revisions without a machine are kept."""
+        return HISTORY
+
+    def comparing(self, wanted: Wanted) -> Wanted:
+        """The wish, which then tells this owner's revisions apart."""
+        return replace(wanted, hashing=self.hashing)
+
     # -- what it may add ----------------------------------------------------------------------------------------------
 
     def found(self, found: MembersFound) -> None:
@@ -115,6 +136,32 @@ class FleetEntity(Entity):
 
     def last_words(self) -> None:
         """Says what is left to be said at the very end; asked again until nothing is under way."""
+
+    def heard(self, report: MemberReport) -> None:
+        """Takes what a member's report says beyond `Member`."""
+
+    def repeat(self) -> None:
+        """Repeats what else was said and is not confirmed: after a failed call, and in a new run."""
+
+    def lift(self, names: Sequence[str]) -> None:
+        """Tells machines that leave that they need not stay for its sake, where it holds any."""
+
+    def new_name(self, revision: Revision, placement: Placement | None, letters: str) -> str:
+        """The name of a new machine, with these random letters: `<owner>-<hash of the revision>-<letters>`. The middle
+        is the same for all of one revision, so that a person sees in `get nodes` which are new."""
+        made_from = (revision.machine_class.name, revision.hash, revision.restart)
+        digest = hashlib.sha256(f"{revision.counter} {made_from}".encode()).digest()
+        middle = "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
+        return f"{self.s.name}-{middle}-{letters}"
+
+    @property
+    def tells_template(self) -> bool:
+        """Whether machines are told of a changed template now."""
+        return not self.s.expected and (self.s.news is None or not self.s.news.paused)
+
+    def openings(self) -> Sequence[Opening] | None:
+        """When running machines may be changed, as far as is known; None: always."""
+        return None
 
     def machine_of(self, name: str) -> MachineState:
         """The state that the member begins with; others of its revision and placement differ in their names only."""
@@ -164,7 +211,8 @@ class FleetEntity(Entity):
         done: Callable[[R], None] = lambda _: None,
         failed: Callable[[], None] = lambda: None,
         may_be_lost: bool = False,
-    ) -> None:
+        retry: RetryPolicy = SHORT,
+    ) -> workflow.ActivityHandle[R]:
         """Starts an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
@@ -172,13 +220,19 @@ class FleetEntity(Entity):
             task_queue=queue,
             start_to_close_timeout=self.s.timings.call_timeout,
             heartbeat_timeout=self.s.timings.heartbeat,
-            retry_policy=SHORT,
+            retry_policy=retry,
             summary=summary,
         )
         if not may_be_lost:
             self.in_flight.add(handle)
             handle.add_done_callback(lambda h: self.in_flight.discard(handle))
         self.calls.append(Call(handle, done, failed, may_be_lost))
+        return handle
+
+    def abandon(self, handle: workflow.ActivityHandle[Any]) -> None:
+        """Cancels a call that may be lost, whose answer no longer matters."""
+        self.calls = [c for c in self.calls if c.handle is not handle]
+        self.drop(handle)
 
     async def collect(self) -> None:
         """Takes the results of calls that are over. A failed one is noted; the check that follows repeats what is not
@@ -212,7 +266,7 @@ class FleetEntity(Entity):
         self.s.waits = []
 
     def trouble_of(self, since: datetime) -> FleetWait:
-        words = f"{self.failure}; tried again at {self.deadlines['check']:%Y-%m-%d %H:%M:%S}"
+        words = f"{self.failure}; tried again at {utc(self.deadlines['check'])}"
         return FleetWait(reason="PoolCallFailed", message=words, since=since)
 
     def since(self, reason: str) -> datetime:

@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.fleet.membership import ForgetPoolInput
     from resources.fleet.state import FleetWait
     from resources.machine_class.state import concurrency_of
+    from resources.maintenance import is_open
     from resources.names import workflow_queue
 
 AT_ONCE = 500
@@ -32,175 +33,180 @@ MOST_PLANS = 200
 one."""
 
 
-async def live(f: FleetEntity) -> None:
+async def live(fleet: FleetEntity) -> None:
     """Runs until the owner is deleted and nothing is left of it."""
-    f.bounded = workflow.patched("pool-replayable")
-    while not (f.s.revisions or f.s.deleted):
-        await neighbours.ask_class(f)
+    fleet.bounded = workflow.patched("pool-replayable")
+    while not (fleet.s.revisions or fleet.s.deleted):
+        await neighbours.ask_class(fleet)
     if workflow.info().continued_run_id and workflow.patched("pool-meets-again"):
-        f.s.searched = False  # a run that somebody has reset to its first task only knows what was before it
-    await lost.meet(f)
-    members.again(f)
-    if f.s.news is None:
-        f.deadlines["news"] = workflow.now() + PATIENCE
-    while not f.over:
-        await f.collect()
-        await lost.meet_again(f)
-        await f.renew_if_due()
-        if f.winding_up:
-            await f.until(lambda: f.renewal_due or f.call_over, NEVER)
+        fleet.s.searched = False  # a run that somebody has reset to its first task only knows what was before it
+    await lost.meet(fleet)
+    members.again(fleet)
+    if fleet.s.news is None:
+        fleet.deadlines["news"] = workflow.now() + PATIENCE
+    while not fleet.over:
+        await fleet.collect()
+        await lost.meet_again(fleet)
+        await fleet.renew_if_due()
+        if fleet.winding_up:
+            await fleet.until(lambda: fleet.renewal_due or fleet.call_over, NEVER)
             continue
-        f.news = False
-        _timers(f)
-        neighbours.register(f)
-        neighbours.report(f)
-        decide(f)
-        _template(f)
-        f.decided()
-        await f.until(lambda: f.news or f.over or f.winding_up or f.call_over)
-    await _leave(f)
+        fleet.news = False
+        _timers(fleet)
+        neighbours.register(fleet)
+        neighbours.report(fleet)
+        decide(fleet)
+        _template(fleet)
+        fleet.decided()
+        await fleet.until(lambda: fleet.news or fleet.over or fleet.winding_up or fleet.call_over)
+    await _leave(fleet)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
 
 
-def decide(f: FleetEntity) -> None:
+def decide(fleet: FleetEntity) -> None:
     """Plans and carries out until nothing is left to do now. A plan that is carried out and made again comes to
     nothing, so this ends; each deletion's signal is on its way before the next plan."""
-    s = f.s
-    if s.expected:
+    state = fleet.s
+    if state.expected:
         return  # which machines are there is not known yet
-    if s.news is None and "news" in f.deadlines:
-        words = f"waiting for cluster {s.cluster} to say whether it is paused and reachable"
-        f.waits_for("ClusterSilent", words)
+    if state.news is None and "news" in fleet.deadlines:
+        words = f"waiting for cluster {state.cluster} to say whether it is paused and reachable"
+        fleet.waits_for("ClusterSilent", words)
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
         now = workflow.now()
-        f.looked_at += len(s.members)
-        made = f.plan(now)
+        fleet.looked_at += len(state.members)
+        made = fleet.plan(now)
         if not made.steps:
-            f.plans = 0
+            fleet.plans = 0
             break
-        f.plans += 1
-        if f.plans > MOST_PLANS:
+        fleet.plans += 1
+        if fleet.plans > MOST_PLANS:
             raise RuntimeError(f"{MOST_PLANS} plans in a row, and still something to do: {made.steps[0].message}")
         for step in made.steps:
-            carry_out(f, step)
+            carry_out(fleet, step)
         steps += made.steps
     else:
-        f.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own
-    _wait(f, made, now)
-    f.planned(steps)
+        fleet.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own
+    _wait(fleet, made, now)
+    fleet.planned(steps)
 
 
-def _wait(f: FleetEntity, made: Plan, now: datetime) -> None:
+def _wait(fleet: FleetEntity, made: Plan, now: datetime) -> None:
     """Records what is not done now, and since when; the journal gets a line for each new wait. Lists show the first
     one: that machines are kept for a look is no trouble, and comes last."""
-    s = f.s
-    since = {w.reason: w.since for w in s.waits}
+    state = fleet.s
+    since = {w.reason: w.since for w in state.waits}
     for wait in made.waits:
         if wait.reason not in since:
-            f.note(wait.reason, wait.message)
-    s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
-    unseen = s.unseen_of(f.class_name)
-    unsaid = unseen and all(w.reason != "Unreachable" for w in s.waits)
+            fleet.note(wait.reason, wait.message)
+    state.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    unseen = state.unseen_of(fleet.class_name)
+    unsaid = unseen and all(w.reason != "Unreachable" for w in state.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
         words = f"{unseen}; nothing is replaced on stale information"
-        s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
-    if s.lost:
-        who = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
+        state.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
+    if state.lost:
+        who = named([f"{name} ({status})" for name, status in sorted(state.lost.items())])
         words = (
-            f"somebody ended the workflows of {some(len(s.lost))}, whose VMs count: {who}; to take them over: "
-            f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
+            f"somebody ended the workflows of {some(len(state.lost))}, whose VMs count: {who}; to take them over: "
+            f"hostler adopt machine {min(state.lost)} --cluster {state.cluster}"
         )
-        s.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
-    if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
+        state.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
+    if not state.waits and (leaving := sorted(n for n, m in state.members.items() if m.leaving)):
         words = f"{some(len(leaving))} being deleted, until nothing is left of them: {named(leaving)}"
-        s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
-    if f.failure and "check" in f.deadlines:
-        s.waits.append(f.trouble_of(since.get("PoolCallFailed", now)))
-    s.waits.sort(key=lambda w: w.reason == "FailedPreserved")
+        state.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
+    if fleet.failure and "check" in fleet.deadlines:
+        state.waits.append(fleet.trouble_of(since.get("PoolCallFailed", now)))
+    state.waits.sort(key=lambda w: w.reason == "FailedPreserved")
     if made.next_look is None:
-        f.deadlines.pop("look", None)
+        fleet.deadlines.pop("look", None)
     else:
-        f.deadlines["look"] = made.next_look
+        fleet.deadlines["look"] = made.next_look
 
 
-def _template(f: FleetEntity) -> None:
-    """Tells machines of a changed template, a few at a time, and in a paused cluster none."""
-    s, now = f.s, workflow.now()
-    if s.deleted or not s.revisions:
-        f.deadlines.pop("told", None)
+def _template(fleet: FleetEntity) -> None:
+    """Tells machines of a changed template, a few at a time; none while they may not be changed."""
+    state, now = fleet.s, workflow.now()
+    if state.deleted or not state.revisions:
+        fleet.deadlines.pop("told", None)
         return
-    s.told = {n: at for n, at in s.told.items() if n in s.members and s.members[n].template < s.template}
-    there = {n: m for n, m in s.members.items() if n not in s.unstarted and n not in s.lost}
-    paused = s.expected or (s.news is not None and s.news.paused)
-    names = [] if paused else hot.to_tell(there, s.told, s.template, min(concurrency_of(s.annotations), AT_ONCE), now)
+    state.told = {
+        n: at for n, at in state.told.items() if n in state.members and state.members[n].template < state.template
+    }
+    there = {n: m for n, m in state.members.items() if n not in state.unstarted and n not in state.lost}
+    names = (
+        hot.to_tell(there, state.told, state.template, min(concurrency_of(state.annotations), AT_ONCE), now)
+        if fleet.tells_template and is_open(fleet.openings(), now)
+        else []
+    )
     if names:
-        s.told |= dict.fromkeys(names, now)
-        members.template(f, names)
-    look = hot.next_look(there, s.told, s.template, now)
+        state.told |= dict.fromkeys(names, now)
+        members.template(fleet, names)
+    look = hot.next_look(there, state.told, state.template, now)
     if look is None:
-        f.deadlines.pop("told", None)
+        fleet.deadlines.pop("told", None)
     else:
-        f.deadlines["told"] = look
+        fleet.deadlines["told"] = look
 
 
 # -- timers ------------------------------------------------------------------------------------------------------------
 
 
-def _timers(f: FleetEntity) -> None:
+def _timers(fleet: FleetEntity) -> None:
     for name in ("look", "told", "news", "more"):
-        if f.due(name):
-            del f.deadlines[name]
-    if f.due("check"):
-        del f.deadlines["check"]
-        f.later.clear()
-        f.failure = ""
-        members.again(f)
-    lost.expect(f)
-    lost.count(f)
+        if fleet.due(name):
+            del fleet.deadlines[name]
+    if fleet.due("check"):
+        del fleet.deadlines["check"]
+        fleet.later.clear()
+        fleet.failure = ""
+        members.again(fleet)
+    lost.expect(fleet)
+    lost.count(fleet)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def _leave(f: FleetEntity) -> None:
+async def _leave(fleet: FleetEntity) -> None:
     """Ends the owner. Nothing is left: its last words are said, then class and cluster forget it, so that no word still
     on its way makes it known again."""
-    s = f.s
-    s.waits = []
-    f.later.clear()
-    f.planned(())
-    await _settle(f)
+    state = fleet.s
+    state.waits = []
+    fleet.later.clear()
+    fleet.planned(())
+    await _settle(fleet)
     while True:
         forgotten: list[None] = []
-        f.start(
+        fleet.start(
             MemberActivities.forget_pool,
-            ForgetPoolInput(**f.ref.model_dump(), classes=s.classes),
-            queue=workflow_queue(s.queue_prefix),
-            summary=f"sign {f.owner} off from its class and cluster",
+            ForgetPoolInput(**fleet.ref.model_dump(), classes=state.classes),
+            queue=workflow_queue(state.queue_prefix),
+            summary=f"sign {fleet.owner} off from its class and cluster",
             done=forgotten.append,
         )
-        await _settle(f)
+        await _settle(fleet)
         if forgotten:
             break
-        await f.patience()
-    f.deadlines.clear()
+        await fleet.patience()
+    fleet.deadlines.clear()
     await workflow.wait_condition(workflow.all_handlers_finished)
 
 
-async def _settle(f: FleetEntity) -> None:
+async def _settle(fleet: FleetEntity) -> None:
     """Waits until nothing is under way, and the last words are said."""
     while True:
-        await f.collect()
-        f.last_words()
-        if f.quiet:
+        await fleet.collect()
+        fleet.last_words()
+        if fleet.quiet:
             return
-        signals = len(f.signals)
-        await f.until(partial(_moved, f, signals), NEVER)
+        signals = len(fleet.signals)
+        await fleet.until(partial(_moved, fleet, signals), NEVER)
 
 
-def _moved(f: FleetEntity, signals: int) -> bool:
-    return len(f.signals) < signals or f.call_over
+def _moved(fleet: FleetEntity, signals: int) -> bool:
+    return len(fleet.signals) < signals or fleet.call_over

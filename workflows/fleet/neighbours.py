@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 
 from temporalio import workflow
@@ -15,100 +16,119 @@ with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from activities.temporal.members import MemberActivities
     from resources.machine_class.state import ClassId, ClassReport, ReportInput, UpdateState
+    from resources.maintenance import Opening
     from resources.names import workflow_queue
 
 CLASS, REGISTER = "class", "register"
 """What is not tried again before the next check."""
 
 
-def register(f: FleetEntity) -> None:
+def register(fleet: FleetEntity) -> None:
     """Registers the owner: the cluster sends its news to owners that it knows."""
-    s = f.s
-    if s.registered or REGISTER in f.later:
+    state = fleet.s
+    if state.registered or REGISTER in fleet.later:
         return
-    s.registered = True
-    f.start(
+    state.registered = True
+    fleet.start(
         MemberActivities.register_pool,
-        f.ref,
-        queue=workflow_queue(s.queue_prefix),
-        summary=f"tell cluster {s.cluster} of {f.owner}",
-        failed=partial(_not_registered, f),
+        fleet.ref,
+        queue=workflow_queue(state.queue_prefix),
+        summary=f"tell cluster {state.cluster} of {fleet.owner}",
+        failed=partial(_not_registered, fleet),
     )
 
 
-def _not_registered(f: FleetEntity) -> None:
-    f.s.registered = False
-    f.later.add(REGISTER)
+def _not_registered(fleet: FleetEntity) -> None:
+    fleet.s.registered = False
+    fleet.later.add(REGISTER)
 
 
 # -- the class --------------------------------------------------------------------------------------------------------
 
 
-async def ask_class(f: FleetEntity) -> None:
+async def ask_class(fleet: FleetEntity) -> None:
     """Asks for the class of an owner that was started without one, as a machine does."""
-    s = f.s
-    if s.machine_class is not None:
-        f.take_class(s.machine_class, s.requested_by, s.reason)
+    state = fleet.s
+    if state.machine_class is not None:
+        fleet.take_class(state.machine_class, state.requested_by, state.reason)
         return
-    name = f.class_name
-    f.waits_for("ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {s.cluster}")
+    name = fleet.class_name
+    fleet.waits_for(
+        "ClassMissing", f"it was created without its class and asks MachineClass {name} of cluster {state.cluster}"
+    )
     handle = workflow.start_activity_method(
         ClassActivities.ask_class,
-        ClassId(cluster=s.cluster, name=name),
-        task_queue=workflow_queue(s.queue_prefix),
-        start_to_close_timeout=s.timings.call_timeout,
-        heartbeat_timeout=s.timings.heartbeat,
-        retry_policy=poller(s.timings.poll),
+        ClassId(cluster=state.cluster, name=name),
+        task_queue=workflow_queue(state.queue_prefix),
+        start_to_close_timeout=state.timings.call_timeout,
+        heartbeat_timeout=state.timings.heartbeat,
+        retry_policy=poller(state.timings.poll),
         summary=f"ask class {name} for its spec",
     )
-    await f.until(lambda: handle.done() or s.machine_class is not None or s.deleted or f.renewal_due, NEVER)
-    if s.machine_class is not None or s.deleted or not handle.done():
-        f.drop(handle)
-        await f.renew_if_due()
+    await fleet.until(
+        lambda: handle.done() or state.machine_class is not None or state.deleted or fleet.renewal_due, NEVER
+    )
+    if state.machine_class is not None or state.deleted or not handle.done():
+        fleet.drop(handle)
+        await fleet.renew_if_due()
         return
     try:
-        f.take_class(await handle, s.requested_by, s.reason)
+        fleet.take_class(await handle, state.requested_by, state.reason)
     except ActivityError as e:
-        f.failed(failure_of(e))
-        await f.patience(lambda: s.machine_class is not None or s.deleted)
+        fleet.failed(failure_of(e))
+        await fleet.patience(lambda: state.machine_class is not None or state.deleted)
 
 
-def report(f: FleetEntity) -> None:
+def report(fleet: FleetEntity) -> None:
     """Reports to the class, which then knows the owner as a user and tells it every change."""
-    s, name = f.s, f.class_name
-    generation = s.machine_class.generation if s.machine_class else 0
-    said = f"{name} {generation}"
-    if (s.class_told == said and s.classes == [name]) or CLASS in f.later or f.reporting:
+    state, name = fleet.s, fleet.class_name
+    generation = state.machine_class.generation if state.machine_class else 0
+    spans = fleet.openings()
+    openings = None if spans is None else list(spans)
+    said = f"{name} {generation}{_digest(openings)}"
+    if (state.class_told == said and state.classes == [name]) or CLASS in fleet.later or fleet.reporting:
         return
-    left = [ClassId(cluster=s.cluster, name=c) for c in s.classes if c != name]
-    s.classes, f.reporting = list(dict.fromkeys([*s.classes, name])), True  # it may be known there from now on
-    f.start(
+    left = [ClassId(cluster=state.cluster, name=c) for c in state.classes if c != name]
+    state.classes, fleet.reporting = (
+        list(dict.fromkeys([*state.classes, name])),
+        True,
+    )  # it may be known there from now on
+    fleet.start(
         ClassActivities.report_to_class,
         ReportInput(
-            machine_class=ClassId(cluster=s.cluster, name=name),
+            machine_class=ClassId(cluster=state.cluster, name=name),
             left=left,
             report=ClassReport(
-                user=f.owner.user,
+                user=fleet.owner.user,
                 generation=generation,
                 applied=0,  # an owner carries nothing; its machines tell what they carry
                 state=UpdateState.UPDATED,
+                openings=openings,
                 time=workflow.now(),
             ),
         ),
-        queue=workflow_queue(s.queue_prefix),
+        queue=workflow_queue(state.queue_prefix),
         summary=f"tell class {name}: generation {generation}",
-        done=partial(_told, f, said, [c.name for c in left]),
-        failed=partial(_not_told, f),
+        done=partial(_told, fleet, said, [c.name for c in left]),
+        failed=partial(_not_told, fleet),
     )
 
 
-def _told(f: FleetEntity, said: str, left: list[str], _: bool) -> None:
+def _digest(openings: list[Opening] | None) -> str:
+    """Tells one from another; "" for those that may always be changed, as before there were windows."""
+    if openings is None:
+        return ""
+    text = " ".join(f"{o.begin.isoformat()}/{o.end.isoformat()}" for o in openings)
+    return f" {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _told(fleet: FleetEntity, said: str, left: list[str], _: bool) -> None:
     """One report at a time: of two on their way, the later one need not arrive last."""
-    f.reporting = False
-    f.s.class_told = said
-    f.s.classes = [c for c in f.s.classes if c not in left]
+    fleet.reporting = False
+    fleet.s.class_told = said
+    fleet.s.classes = [c for c in fleet.s.classes if c not in left]
 
 
-def _not_told(f: FleetEntity) -> None:
-    f.reporting = False
-    f.later.add(CLASS)
+def _not_told(fleet: FleetEntity) -> None:
+    fleet.reporting = False
+    fleet.later.add(CLASS)

@@ -59,6 +59,7 @@ class FleetWorkflow(FleetEntity):
                 speed, member, heard, report, self.replicas, s.timings, now, jitter, self.braked
             )
         s.members[report.machine] = heard
+        self.heard(report)
         if member.repair and not heard.deleting:
             preserved = heard.keep is PreserveWish.ASKED or heard.preserved_until is not None
             words = "to be preserved" if preserved else f"{heard.phase} again"
@@ -71,6 +72,7 @@ class FleetWorkflow(FleetEntity):
     def _meet(self, report: MemberReport) -> None:
         s, word = self.s, self.owner.word
         s.members[report.machine] = self.met(report)
+        self.heard(report)
         s.expected = [n for n in s.expected if n != report.machine]
         if report.template >= s.template:
             self._outbid(report.template)

@@ -13,13 +13,14 @@ from temporalio import workflow
 
 from workflows.calls import Failure
 from workflows.machine import membership
-from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.entity import MachineEntity
 from workflows.machine.looks import Seen, begin, overtaken, seen, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from planners.machine.claims import CONTRADICTION, GONE, Belief, claim_of, due, weigh
+    from planners.machine.claims import CONTRADICTION, Belief, claim_of, due, weigh
     from planners.machine.health import contradiction
     from resources.base import format_duration
+    from resources.machine.advice import GONE
     from resources.machine.facts import VmFacts
     from resources.machine.state import Look, VmClaim
 
@@ -115,7 +116,7 @@ def _weighed(machine: MachineEntity, claim: VmClaim, now: Seen, overtaken: bool)
         if isinstance(answer, Failure):
             again = time + machine.wait_once(answer)
             state.claim = claim.model_copy(update={"look": None, "moved": 0, "next": again})
-            words = f"{what} cannot be read: {describe_failure(answer)}; nothing is decided on stale information"
+            words = f"{what} cannot be read: {answer.words}; nothing is decided on stale information"
             machine.note_news("CannotConfirm", words)
             return False
     assert not isinstance(now.node, Failure)

@@ -13,18 +13,19 @@ from temporalio import workflow
 
 from workflows.calls import Failure
 from workflows.machine import claim, membership
-from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.entity import MachineEntity
 from workflows.machine.looks import look, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from planners.machine.claims import GONE, WELL, doubtful
+    from planners.machine.claims import WELL, doubtful
     from planners.machine.health import Confirmation, Outcome, confirm, judge_joining
-    from planners.machine.membership import has_vm, wish_of
+    from planners.machine.membership import wish_of
     from planners.waits import REASON
     from resources.calls.cloud import VmLook
     from resources.calls.cluster import NodeLook
     from resources.errors import PASSING
     from resources.fleet.member import PreserveWish
+    from resources.machine.advice import GONE, has_vm
     from resources.machine.facts import VmFacts
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import Deletion, Look, OperationState, OperationType
@@ -61,7 +62,7 @@ async def creation(machine: MachineEntity) -> None:
     if first is None or not last or (health.healthy and not _refused(machine) and now < first.time + JOINING_TAKES):
         machine.deadlines["confirm"] = max(machine.deadlines["creation"], now + state.timings.confirm)
         return
-    machine.fail_creation("; ".join(filter(None, (health.message, first.vm.joining, vm.message))))
+    machine.fail_creation(health, "; ".join(filter(None, (first.vm.joining, vm.message))))
 
 
 def _refused(m: MachineEntity) -> bool:
@@ -170,7 +171,7 @@ def _cannot(m: MachineEntity, what: str, failure: Failure) -> None:
 
 
 def _unread(what: str, failure: Failure) -> str:
-    return f"{what} cannot be read: {describe_failure(failure)}"
+    return f"{what} cannot be read: {failure.words}"
 
 
 def _take_vm(machine: MachineEntity, now: Look, said: Confirmation) -> None:

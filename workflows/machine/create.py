@@ -9,18 +9,18 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm, hot_update, terminate
-from workflows.machine.entity import MachineEntity, reason_of
+from workflows.machine.entity import MachineEntity
 from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.machine.claims import GONE
     from planners.machine.creation import (
         Retry,
         after_failed_create,
         after_lost_token,
         after_taken_name,
+        may_have_asked,
         plan_attempt,
         still_making,
         token_of,
@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.calls.cloud import CreateInput, CreateOutput
     from resources.clouds import launch_annotations, provider_key
     from resources.errors import IDEMPOTENCY, IN_PROGRESS, NAME_TAKEN, NOT_WANTED
+    from resources.machine.advice import GONE
     from resources.machine.facts import NodeFacts, VmFacts
     from resources.machine.state import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class.state import UpdateState
@@ -48,6 +49,7 @@ async def create(machine: MachineEntity) -> None:
     attempt_over = False
     while not (machine.status.provider_id or machine.leaving or machine.failed_at_deadline()):
         # Intent before effect: attempt and token are in state before anything billable is requested.
+        state.asked = state.asked and state.attempt is not None
         former, state.attempt = (
             state.attempt,
             plan_attempt(state.attempt, attempt_over, machine.snapshot, state.uid, workflow.now()),
@@ -69,6 +71,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
     assert state.attempt is not None
     assert state.created is not None
     number = state.attempt.number
+    asked, state.asked = state.asked, True  # for a run that ends before it has the answer
     machine.waiting("CreatingVM", f"the create call is in progress (attempt {number}, {machine.snapshot.provider})")
     machine.operation(OperationType.CREATE, OperationState.PROCESSING, "Creating machine on cloud provider")
     handle = machine.start(
@@ -94,6 +97,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
         output = await machine.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
+        state.asked = may_have_asked(asked, failure.kind, failure.info.account_id)
         if failure.kind == NOT_WANTED and not failure.info.account_id:
             return None  # no try of the call got so far that there may be a VM
         if failure.kind == IN_PROGRESS:
@@ -106,9 +110,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
             return after_lost_token(info, workflow.now(), state.timings, state.attempt.number)
         if failure.kind == NAME_TAKEN:
             return after_taken_name(info, workflow.now(), state.timings)
-        return after_failed_create(
-            info, workflow.now(), state.timings, reason_of(failure), machine.tried(reason_of(failure))
-        )
+        return after_failed_create(info, workflow.now(), state.timings, failure.reason, machine.tried(failure.reason))
     _record(machine, output)
     if output.adopted and state.node is None and not machine.leaving and workflow.patched("found-node"):
         # It may have joined already: the watch told of it before, to those who were there, and only tells changes.
@@ -192,6 +194,8 @@ def _record(machine: MachineEntity, output: CreateOutput) -> None:
             f"{output.stale_node}, which is older; the VM is deleted",
         )
         return
+    if output.doubts:
+        machine.note("UserDataDoubtful", f"{output.provider_id} may never join: {'; '.join(output.doubts)}")
     _told(machine, UpdateState.UPDATED)
     if spec != machine.snapshot.provider_spec:
         hot_update.look_anew(machine)

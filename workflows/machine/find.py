@@ -15,11 +15,11 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.machine.claims import GONE
     from planners.machine.creation import plan_attempt
     from resources.calls.cloud import FindInput, FoundVm
     from resources.calls.cluster import LookInput
     from resources.clouds import provider_key
+    from resources.machine.advice import GONE
     from resources.machine.facts import VmFacts
     from resources.names import cluster_queue
 

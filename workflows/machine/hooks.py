@@ -10,7 +10,18 @@ from temporalio import workflow
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.machine.hooks import CONDITION, HELD, NAMED, forget, kind_of, names, refusal, remove_command, taken
+    from planners.machine.hooks import (
+        CONDITION,
+        HELD,
+        NAMED,
+        forget,
+        is_own,
+        kind_of,
+        names,
+        refusal,
+        remove_command,
+        taken,
+    )
     from resources.machine.hooks import HookIntent
     from resources.machine.manifest import Hook, HookKind
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
@@ -63,15 +74,21 @@ def _news(m: MachineEntity, kind: HookKind, held: list[Hook], deletion: Deletion
 def _say(machine: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
     state = machine.s
     deletion = state.deletion
-    commands = ", ".join(f"`{remove_command(state.name, state.cluster, kind, h)}`" for h in held[:NAMED])
-    force = "; force does not skip hooks" if deletion and deletion.force else ""
-    words = f"{HELD[kind]} is held up by {names(held)}{force}; when their work is done: {commands}"
+    others = [h for h in held if not is_own(h, state.owner)]
+    if others:
+        commands = ", ".join(f"`{remove_command(state.name, state.cluster, kind, h)}`" for h in others[:NAMED])
+        force = "; force does not skip hooks" if deletion and deletion.force else ""
+        words = f"{HELD[kind]} is held up by {names(held)}{force}; when their work is done: {commands}"
+        reason = "PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook"
+    else:
+        words = f"{HELD[kind]} waits until its {state.owner} has another machine ready in its place"
+        reason = "HeldByOwner"
     operation = OperationType.DRAIN if kind is HookKind.PRE_DRAIN else OperationType.DELETE
     machine.operation(operation, OperationState.PROCESSING, words)
-    machine.waiting("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+    machine.waiting(reason, words)
     if state.hooks.holding != kind:
         state.hooks.holding = kind
-        machine.note("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+        machine.note(reason, words)
         machine.tell()  # on the Node too: its owner looks there (OpenShift's event DrainBlocked)
 
 
@@ -79,7 +96,7 @@ def _say(machine: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
 
 
 def refuse(m: MachineEntity, intent: HookIntent) -> str:
-    return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None)
+    return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None, m.s.owner)
 
 
 def take(machine: MachineEntity, intent: HookIntent) -> str:

@@ -14,12 +14,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Failure, failure_of
-from workflows.machine.entity import HotUpdate, MachineEntity, describe_failure, reason_of
+from workflows.machine.entity import HotUpdate, MachineEntity
 from workflows.machine.report import NO_VM, differs, fields_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.machine.hot_update import Difference, applied_after, compare, may_carry
+    from planners.machine.domain import taken
+    from planners.machine.hot_update import Difference, applied_after, compare, may_carry, with_updatable
     from planners.provider_spec import spec_hash
     from planners.waits import wait_after_update
     from resources.calls.cloud import ResourceUpdate, UpdateInput, UpdateOutput
@@ -36,23 +37,36 @@ with workflow.unsafe.imports_passed_through():
     from resources.orders import is_older
 
 
-def keep_up(m: MachineEntity) -> None:
+UPDATES_RENEW = "updates-renew"
+
+
+def keep_up(m: MachineEntity, renews: bool = False) -> None:
     """Takes the answer of the update that is over, and begins the one that is due, without waiting for either: the
-    machine is judged meanwhile as always."""
+    machine is judged meanwhile as always.
+
+    `renews`: the caller ends a run whose end is wanted, and that comes before the next update: where each is followed
+    by another one, it would never come.
+    """
     if m.updating is not None and m.updating.handle.done():
         now, m.updating = m.updating, None
         _end(m, now)
     if m.updating is not None:
         return
     if _due(m):
-        _begin(m)
+        if not _next_runs(m, renews):
+            _begin(m)
     elif m.status.update_trouble and m.status.update_trouble.next_try and m.s.deletion is None:
         m.deadlines["update"] = m.status.update_trouble.next_try  # a phase that ends clears the table
 
 
-def calls(m: MachineEntity) -> bool:
+def calls(m: MachineEntity, renews: bool = False) -> bool:
     """Whether `keep_up` has something to do."""
-    return _due(m) if m.updating is None else m.updating.handle.done()
+    return _due(m) and not _next_runs(m, renews) if m.updating is None else m.updating.handle.done()
+
+
+def _next_runs(m: MachineEntity, renews: bool) -> bool:
+    """Whether an update that is due is left to the next run."""
+    return renews and m.wants_renewal(m.s.messages) and workflow.patched(UPDATES_RENEW)
 
 
 def give_up(m: MachineEntity) -> None:
@@ -100,11 +114,10 @@ def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
     """What a machine takes of its changed class. A pool's machine takes only the updatable fields and the credentials:
     what needs a new VM belongs to a new revision, and to the pool. A repeated create call must not make its VM from
     another image than its revision's either."""
-    own = s.machine_class
+    own, wanted = s.machine_class, taken(s, wanted)
     if s.owner is None or own is None or own.provider != wanted.provider:
         return wanted
-    spec = applied_after(own.provider, own.provider_spec, wanted.provider_spec)
-    return wanted.model_copy(update={"provider_spec": spec})
+    return with_updatable(own, wanted)
 
 
 def take(machine: MachineEntity, wanted: ClassSnapshot) -> str:
@@ -119,7 +132,7 @@ def take(machine: MachineEntity, wanted: ClassSnapshot) -> str:
     _no_trouble(machine)
     for condition in ("Outdated", "UpdateNotSupported"):
         machine.drop_condition(condition)
-    generation = f"class {wanted.name}, generation {wanted.generation}"
+    generation = f"class {wanted.words}"
     applied = machine.status.last_applied_provider_spec
     if applied is None:
         machine.note("Applied", generation)
@@ -164,6 +177,9 @@ def _begin(machine: MachineEntity) -> None:
     last = _carried(machine, applied)
     desired = applied_after(wanted.provider, applied.provider_spec, wanted.provider_spec)
     fields = fields_of(compare(wanted.provider, last, desired).hot)
+    if not (fields or machine.s.attempted_specs):  # this call would change nothing, and so be made without end
+        missed = fields_of(compare(wanted.provider, desired, wanted.provider_spec).hot)
+        raise RuntimeError(f"no update reaches {missed} of class {wanted.name}")
     machine.attempted(desired)  # intent before effect: what half a call has done must be known later
     _operation(machine, OperationState.PROCESSING, f"hot update of {fields}")
     handle = machine.start(
@@ -213,7 +229,7 @@ def _failed(machine: MachineEntity, failure: Failure, fields: str) -> None:
     if machine.status.phase == Phase.FAILED and failure.kind == ErrorClass.NOT_FOUND:
         machine.s.attempted_specs = []
         machine.drop_condition("UpdateFailed")
-        _trouble(machine, NO_VM, f"there is no VM to update: {describe_failure(failure)}", None)
+        _trouble(machine, NO_VM, f"there is no VM to update: {failure.words}", None)
         return
     former = machine.status.update_trouble
     machine.s.update_failures = machine.s.update_failures + 1 if former else 1
@@ -223,7 +239,7 @@ def _failed(machine: MachineEntity, failure: Failure, fields: str) -> None:
     words = f"hot update of {fields}: {machine.words_of_cloud(failure)}"
     if resources:
         words += f" ({sum(r.error is None for r in resources)} of {len(resources)} resources updated)"
-    reason = reason_of(failure)
+    reason = failure.reason
     _trouble(machine, reason, words, next_try, resources)
     _operation(machine, OperationState.FAILED, words, failure.info.code)
     machine.condition("UpdateFailed", reason, words)

@@ -16,14 +16,16 @@ from workflows.machine.report import class_news, report
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.machine.claims import GONE, has_node
+    from planners.machine.claims import has_node
     from planners.machine.health import judge_joining
     from resources.calls.cloud import StatusInput, StatusOutput
     from resources.calls.cluster import JoinInput, ReadyInput, ReadyOutput
     from resources.journal import Happening
+    from resources.machine.advice import GONE
     from resources.machine.facts import NodeFacts, VmFacts
     from resources.machine.state import OperationState, OperationType, Phase
-    from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
+    from resources.names import INSTANCE_NOT_READY_TAINT, PRESERVE_ANNOTATION, cluster_queue
+    from resources.words import utc
 
 VmWatch = workflow.ActivityHandle[StatusOutput]
 
@@ -48,6 +50,8 @@ async def join(machine: MachineEntity) -> None:
         await machine.renew_if_due()
         if machine.due("look"):
             del machine.deadlines["look"]
+            if vm is not None:
+                machine.drop(vm)  # its deadline has moved (`_take_spec`)
             vm = _watch_vm(machine)
         if machine.due("confirm"):
             await confirm.creation(machine)
@@ -118,7 +122,7 @@ async def _step(machine: MachineEntity, vm: VmWatch | None) -> None:
         await _remove_taint(machine, node)
     else:
         if not confirm.undecided(machine):
-            end = f"Failed at {machine.deadlines['creation']:%Y-%m-%d %H:%M:%S} if nothing changes"
+            end = f"Failed at {utc(machine.deadlines['creation'])} if nothing changes"
             machine.waiting(health.reason, f"{health.message}; {end}", machine.deadlines["confirm"])
         report(machine)
         news, told = _node_changes(machine), class_news(machine)
@@ -137,7 +141,7 @@ async def apply_template(machine: MachineEntity, node: NodeFacts) -> None:
     """Applies the template, also one that changed on a living node: it is a three-way merge."""
     state = machine.s
     assert state.attempt is not None
-    template = state.spec.node_template
+    template, applied = state.spec.node_template, machine.status.last_applied_node_template
     machine.waiting("NodeTemplate", f"node {node.name} is getting its labels, annotations and taints")
     handle = machine.start(
         NodeActivities.join_node,
@@ -148,7 +152,8 @@ async def apply_template(machine: MachineEntity, node: NodeFacts) -> None:
             provider_id=machine.status.provider_id,
             node_uid=node.uid,
             node_template=template,
-            last_applied=machine.status.last_applied_node_template if state.joined_uid in (None, node.uid) else None,
+            last_applied=applied if state.joined_uid in (None, node.uid) else None,
+            given=applied.metadata.annotations.get(PRESERVE_ANNOTATION, "") if applied else "",
             story=[] if state.joined else list(machine.journal),
         ),
         queue=cluster_queue(state.cluster, state.queue_prefix),

@@ -11,7 +11,8 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from workflows.machine import preserve
-from workflows.machine.entity import CONTRADICTIONS, MachineEntity
+from workflows.machine.entity import MachineEntity
+from workflows.machine.record import CONTRADICTIONS
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine.membership import digest_of, mark_of, report_of, template_applied, with_revision

@@ -7,15 +7,16 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.machine import claim, confirm
-from workflows.machine.entity import MachineEntity, reason_of
+from workflows.machine.entity import MachineEntity
 from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.machine.claims import GONE, has_node
+    from planners.machine.claims import has_node
     from planners.machine.creation import Retry, after_failed_update, again_after_update, may_update_after_start
     from resources.calls.cloud import UpdateInput, UpdateOutput
     from resources.errors import ErrorInfo
+    from resources.machine.advice import GONE
     from resources.machine.facts import VmFacts
     from resources.machine.state import OperationState, OperationType
 
@@ -68,7 +69,7 @@ async def _failed(machine: MachineEntity, e: ActivityError) -> None:
     failure = failure_of(e)
     info = failure.info.model_copy(update={"message": machine.words_of_cloud(failure)})
     assert machine.s.made is not None
-    reason = reason_of(failure)
+    reason = failure.reason
     retry = after_failed_update(info, machine.s.made, workflow.now(), machine.s.timings, reason, machine.tried(reason))
     if retry is None and has_node(machine.s) and workflow.patched(claim.CLAIMS):
         retry = await _weigh(machine, info)

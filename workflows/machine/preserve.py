@@ -5,6 +5,7 @@ The expiry is a time in the state with a timer; nothing that takes long is waite
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from temporalio import workflow
@@ -12,12 +13,13 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.entity import unheard
-from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, NodeCall, reason_of
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, NodeCall
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.preserve import PreserveActivities
     from planners.machine.health import judge, plan_health
-    from planners.machine.membership import has_vm, is_drained
+    from planners.machine.intents import by_manifest, value_in
+    from planners.machine.membership import is_drained
     from planners.machine.preservation import (
         WARN_BEFORE,
         AskPool,
@@ -34,10 +36,17 @@ with workflow.unsafe.imports_passed_through():
         on_node,
     )
     from resources.calls.cluster import PreserveInput
+    from resources.machine.advice import has_vm
     from resources.machine.facts import NodeFacts
     from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
     from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
+
+
+OWN_BY_MANIFEST = "preserve-by-manifest"
+"""The patch of a manifest's annotation `preserve`, which once counted for nothing."""
+ANNOTATIONS_ALONE = "annotations-alone"
+"""The patch of a manifest that changes labels and annotations only, which once changed nothing."""
 
 
 def give_up(m: MachineEntity) -> None:
@@ -57,6 +66,14 @@ def failed(m: MachineEntity) -> None:
 def uncordons(m: MachineEntity) -> bool:
     """Whether a call is under way that lifts a cordon of ours, and would lift that of a drain which began now."""
     return m.on_node is not None and m.on_node.uncordon
+
+
+def take_manifest(m: MachineEntity, former: Mapping[str, str], annotations: Mapping[str, str], who: str) -> None:
+    """Takes the annotation of a manifest as the machine's own value, where it has changed. Nothing else looks at it, so
+    that a life without it is as it was before this was read."""
+    if value_in(former) != value_in(annotations) and workflow.patched(OWN_BY_MANIFEST):
+        p = m.status.preserve
+        m.status.preserve = by_manifest(p, former, annotations, who, workflow.now())
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
@@ -220,7 +237,8 @@ def _stay(machine: MachineEntity, decision: Stay | AskPool) -> None:
         machine.waiting(decision.reason, decision.message, decision.until)
     else:
         (failed,) = (c for c in machine.status.conditions if c.type == "Failed")
-        machine.waiting(failed.reason, failed.message)
+        cause = machine.s.held_up or failed
+        machine.waiting(cause.reason, failed.message, since=cause.since)
 
 
 # -- the Node ---------------------------------------------------------------------------------------------------------
@@ -267,7 +285,7 @@ def _take_answer(machine: MachineEntity, call: NodeCall) -> None:
         machine.deadlines["protect"] = workflow.now() + machine.wait_once(failure)
         wanted = "protected from cluster-autoscaler" if call.on else "released"
         words = f"node {machine.status.node_name} is not {wanted} yet"
-        machine.note_news("PreserveNode", f"{words}: {reason_of(failure)}: {failure.info.message}")
+        machine.note_news("PreserveNode", f"{words}: {failure.reason}: {failure.info.message}")
         return
     p.protected = call.on
     if call.uncordon:

@@ -17,7 +17,6 @@ with workflow.unsafe.imports_passed_through():
         preserved_failed,
         refusal,
     )
-    from planners.machine.preservation import moment
     from resources.base import later
     from resources.errors import NOT_PRESERVED
     from resources.fleet.membership import PreserveGrant, SlotTaken
@@ -32,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         ReleaseIntent,
     )
     from resources.machine.state import Phase
+    from resources.words import utc
 
 
 class NothingPreserved(Refusal):
@@ -92,12 +92,12 @@ class Preservable(MachineEntity):
             then = "; it is Failed, so its VM is deleted" if preserved_failed(self.s) else ""
             return f"machine {state.name} is not preserved and will not be, not even by its pool{then}"
         if p.expiry_time is not None:
-            return f"machine {state.name} is preserved already, until {moment(p.expiry_time)}"
+            return f"machine {state.name} is preserved already, until {utc(p.expiry_time)}"
         if intent.value == PreserveValue.WHEN_FAILED:
             return f"machine {state.name} will be preserved when it fails"
         if self.status.phase is Phase.RUNNING:
             until = intent.until or later(workflow.now(), intent.lasts or state.spec.machine_preserve_timeout)
-            return f"machine {state.name} is preserved until {moment(until)}"
+            return f"machine {state.name} is preserved until {utc(until)}"
         if self.status.phase is Phase.FAILED:
             then = (
                 ", unless its pool decides otherwise"
@@ -123,9 +123,9 @@ class Preservable(MachineEntity):
         assert p.expiry_time is not None
         by = f" by {intent.requested_by}" if intent.requested_by else ""
         why = f": {intent.reason}" if intent.reason else ""
-        self.note("PreservationMoved", f"until {moment(p.expiry_time)} instead of {moment(former)}{by}{why}")
+        self.note("PreservationMoved", f"until {utc(p.expiry_time)} instead of {utc(former)}{by}{why}")
         self.tell()
-        return f"machine {self.s.name} is preserved until {moment(p.expiry_time)}"
+        return f"machine {self.s.name} is preserved until {utc(p.expiry_time)}"
 
     def _no_change(self, intent: PreservationIntent) -> str:
         return refusal(self.s, intent, workflow.now())

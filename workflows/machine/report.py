@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 
 from workflows.entity import unheard
-from workflows.machine import entity
 from workflows.machine.entity import MachineEntity
+from workflows.machine.record import account_of_spec
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
@@ -88,7 +88,7 @@ def report(machine: MachineEntity) -> None:
 def account_of(m: MachineEntity, machine_class: ClassSnapshot) -> Account | None:
     """Where the VM is listed, with the class's credentials."""
     assert m.s.attempt is not None
-    return entity.account_of(machine_class, m.s.attempt.machine_class.provider_spec)
+    return account_of_spec(machine_class, m.s.attempt.machine_class.provider_spec)
 
 
 def _announcement(m: MachineEntity, wanted: ClassSnapshot) -> Announcement | None:

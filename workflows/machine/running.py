@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.machine.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
     from resources.base import format_duration, whole_seconds
     from resources.machine.state import OperationState, OperationType, Phase
+    from resources.words import utc
 
 
 async def run(machine: MachineEntity) -> None:
@@ -25,7 +26,7 @@ async def run(machine: MachineEntity) -> None:
             continue
         if await join_again(machine):
             continue
-        hot_update.keep_up(machine)
+        hot_update.keep_up(machine, renews=True)
         claim.keep_up(machine)
         health = judge(state.node, state.spec.node_conditions, state.vm)
         _show(
@@ -99,10 +100,10 @@ def _flapping(machine: MachineEntity) -> None:
         machine.drop_condition("Flapping")
         return
     spent = format_duration(whole_seconds(illness.spent))
+    limit = machine.health_timeout
     words = (
-        f"unhealthy {illness.spells} times; the earlier times have used up {spent} of the healthTimeout of "
-        f"{machine.health_timeout}; the count restarts when it has been healthy for {machine.health_timeout} without "
-        "a break"
+        f"unhealthy {illness.spells} times; the earlier times have used up {spent} of the healthTimeout of {limit}; "
+        f"the count restarts when it has been healthy for {limit} without a break"
     )
     machine.condition("Flapping", "Flapping", words)
     if illness.spells == 2:  # only once: a line for each spell would push the story out of the journal
@@ -133,7 +134,7 @@ def _set_clock(machine: MachineEntity, health: Health) -> None:
     if state.asks_permit and not state.permitted and not confirm.undecided(machine):
         membership.wait_for_permit(machine, health.message)
     elif state.suspicion is None and not confirm.undecided(machine):
-        end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S} if two fresh looks confirm it"
+        end = f"Failed at {utc(deadline)} if two fresh looks confirm it"
         machine.waiting(health.reason, f"{health.message}; {end}", machine.deadlines["confirm"])
 
 
@@ -160,7 +161,7 @@ async def fail(machine: MachineEntity) -> None:
         node = machine.s.node
         if node and node.exists and not machine.s.joined and node.created and node.created >= since:
             machine.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no pods")
-        hot_update.keep_up(machine)
+        hot_update.keep_up(machine, renews=True)
         await _next(machine)
 
 
@@ -169,7 +170,13 @@ async def _next(m: MachineEntity) -> None:
     report(m)
     seen = _what_counts(m)
     await m.until(
-        lambda: _what_counts(m) != seen or hot_update.calls(m) or claim.calls(m) or preserve.calls(m) or m.renewal_due,
+        lambda: (
+            _what_counts(m) != seen
+            or hot_update.calls(m, renews=True)
+            or claim.calls(m)
+            or preserve.calls(m)
+            or m.renewal_due
+        ),
         *("settle", "confirm", "update", "claim", *PRESERVATION_TIMES),
     )
     if m.s.deletion is None:

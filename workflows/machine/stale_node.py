@@ -9,15 +9,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.machine.claims import GONE
     from resources.calls.cloud import VmLookInput
     from resources.calls.cluster import StaleNodeInput
     from resources.calls.machine import StaleNode
+    from resources.machine.advice import GONE
     from resources.names import cluster_queue
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def clear(machine: MachineEntity) -> None:
     try:
         why = await _remove(machine, state.stale)
     except ActivityError as e:
-        why = describe_failure(failure_of(e))
+        why = failure_of(e).words
     if why:
         words = f"node {state.stale.name} stays, and each new VM that gets its name is deleted: {why}"
         machine.note("StaleNodeStays", f"{words}; `kubectl delete node {state.stale.name}` if it has no VM")

@@ -5,13 +5,14 @@ The workflow decides by the same planners when the intent arrives, and does what
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine import hooks
-    from planners.machine.intents import PreservationIntent, deletion, preservation, refusal
+    from planners.machine.intents import PreservationIntent, by_manifest, deletion, preservation, refusal
     from resources.intents import Intent
     from resources.machine.hooks import HookIntent
     from resources.machine.intents import DeleteIntent
@@ -26,7 +27,7 @@ def taken(state: MachineState, intent: Intent, time: datetime) -> MachineState:
     match intent:
         case ApplyIntent() if not is_older(intent.machine_class.generation, generation, time):
             changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
-            return state.model_copy(update=changed)
+            return _asked(state, intent.annotations, intent.requested_by, time).model_copy(update=changed)
         case HookIntent():
             return state.model_copy(update={"hooks": hooks.taken(state, intent, time)})
         case DeleteIntent():
@@ -34,6 +35,21 @@ def taken(state: MachineState, intent: Intent, time: datetime) -> MachineState:
         case PreserveIntent() | ReleaseIntent() | ExtendIntent():
             return _once(state, intent, time)
     return state
+
+
+def begun(state: MachineState, time: datetime) -> MachineState:
+    """The state of a new machine with what its manifest asks for; unchanged for one that goes on in another run."""
+    if state.created is not None or state.uid:
+        return state
+    bare = state.model_copy(update={"annotations": {}})
+    return _asked(bare, state.annotations, str(state.owner or ""), time).model_copy(
+        update={"annotations": state.annotations}
+    )
+
+
+def _asked(s: MachineState, annotations: Mapping[str, str], who: str, time: datetime) -> MachineState:
+    preserve = by_manifest(s.status.preserve, s.annotations, annotations, who, time)
+    return s.model_copy(update={"status": s.status.model_copy(update={"preserve": preserve})})
 
 
 def _once(s: MachineState, intent: PreservationIntent, time: datetime) -> MachineState:

@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, FailureError
 from workflows.calls import Urgency, failure_of
 from workflows.entity import NEVER
 from workflows.machine import claim, hooks, hot_update, preserve
-from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, describe_failure
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.manifest import HookKind
     from resources.machine.state import ClassSnapshot, OperationState, OperationType, Phase
     from resources.names import class_id, cluster_id, cluster_queue, drain_queue
+    from resources.words import utc
 
 
 LEFT_SHOWN = 5
@@ -135,7 +136,7 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
         _drained(m, await handle)
     except ActivityError as e:
         failure = failure_of(e)
-        words = describe_failure(failure)
+        words = failure.words
         m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
         if force and (_insisted(m) or failure.info.error_class not in PASSING):
             # The promise to the pods ends at the deadline (MCM D12, D14): an API server that refuses the force pass for
@@ -165,7 +166,7 @@ async def _look_again(m: MachineEntity) -> None:
         try:
             output = await handle
         except ActivityError as e:
-            words = describe_failure(failure_of(e))
+            words = failure_of(e).words
             m.note(
                 "DrainFailed",
                 "the last look at the Node before the VM's deletion failed, and the deletion continues without it: "
@@ -189,7 +190,7 @@ def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow
     s = m.s
     assert m.status.node_name is not None
     deadline = m.deadlines.get("drain")
-    words = f", force at {deadline:%Y-%m-%d %H:%M:%S}" if deadline else ""
+    words = f", force at {utc(deadline)}" if deadline else ""
     what = "checked once more before its VM is deleted" if again else f"being drained{' with force' if force else ''}"
     m.waiting("Draining", f"node {m.status.node_name} is {what}{words}")
     return m.start(
@@ -256,7 +257,7 @@ async def delete(m: MachineEntity) -> None:
         m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
         handle = m.start(
             MachineActivities.delete_machine,
-            DeleteInput(target=m.target()),
+            DeleteInput(target=m.target(), asked=s.asked),
             queue=m.cloud,
             summary="delete the VM until it is gone",
             polls=True,
@@ -267,7 +268,8 @@ async def delete(m: MachineEntity) -> None:
         except ActivityError as e:
             failure = failure_of(e)
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
-            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(m))
+            there = m.status.provider_id is not None
+            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(m), vm=there)
             await m.back_off(failure, unless=partial(_another_class, m, tried), way_out=way)
             continue
         s.vm_gone, m.deleting = True, False
@@ -311,7 +313,7 @@ async def forget(m: MachineEntity) -> None:
             break
         except ActivityError as e:
             failure = failure_of(e)
-            words = describe_failure(failure)
+            words = failure.words
             m.operation(OperationType.DELETE, OperationState.FAILED, words, failure.info.code)
             if _abandons(m):
                 await _abandon(m, words)

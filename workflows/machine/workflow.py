@@ -30,19 +30,22 @@ from workflows.machine import (
 )
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
-from workflows.machine.preserve_requests import Preservable
+from workflows.machine.owned import Owned
+from workflows.machine.preserve import ANNOTATIONS_ALONE, take_manifest
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine.claims import doubtful, newest
     from planners.machine.creation import uid_of
-    from planners.machine.intents import deletion
+    from planners.machine.domain import taken
+    from planners.machine.intents import deletion, manifest_words
     from planners.provider_spec import spec_hash
     from resources.base import later
+    from resources.calls.drain import DrainBlocked
     from resources.clouds import provider_key
     from resources.cluster.news import AccountNews, Reachability
     from resources.errors import NAME_TAKEN
-    from resources.fleet.membership import PermitGranted, TemplateNews
+    from resources.fleet.membership import TemplateNews
     from resources.machine.facts import NodeFacts, VmFacts
     from resources.machine.hooks import HookIntent
     from resources.machine.intents import AdoptIntent, DeleteIntent, RecreateIntent
@@ -58,6 +61,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.machine_class.state import ClassNews
     from resources.names import is_label, is_name, machine_id
+    from resources.words import utc
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
 
@@ -80,7 +84,7 @@ END: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
 
 
 @workflow.defn
-class MachineWorkflow(Preservable):
+class MachineWorkflow(Owned):
     @workflow.init
     def __init__(self, state: MachineState) -> None:
         super().__init__(state)
@@ -98,10 +102,13 @@ class MachineWorkflow(Preservable):
         state, now = self.s, workflow.now()
         state.created = state.status.phase_since = now
         hooks.show(self)
+        if state.machine_class is not None:
+            state.machine_class = taken(state, state.machine_class)
         state.status.deadlines["creation"] = later(now, state.spec.creation_timeout)
         if not state.uid:
             state.uid = self._own_uid()
             self.note("Created", f"machine of class {state.spec.class_.name}")
+            take_manifest(self, {}, state.annotations, str(state.owner or ""))
             return
         state.adopted, state.made = True, now
         assert state.attempt is not None
@@ -202,6 +209,8 @@ class MachineWorkflow(Preservable):
         if self.is_newer(facts.order, known.order if known else None) and not another:
             membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
+            if self.s.counted:
+                membership.tell(self)  # its owner counts by its Node while it is held, too
 
     @workflow.signal
     def observe_vm(self, facts: VmFacts) -> None:
@@ -259,13 +268,15 @@ class MachineWorkflow(Preservable):
         s.reported = []  # the sender has not heard how far it is
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
 
-    # -- from its pool ------------------------------------------------------------------------------------------------
-
     @workflow.signal
-    def permit(self, permit: PermitGranted) -> None:
-        """The machine may be Failed for its health, if one more fresh look finds it ill."""
+    def drain_blocked(self, news: DrainBlocked) -> None:
+        """Takes what is in the way of the drain. It is on no page any more when the drain is over, and whoever asks why
+        it took so long finds it in the story."""
         self.s.messages += 1
-        membership.permitted(self, permit.reason)
+        if not self.s.drained:
+            self.note_news("DrainBlocked", news.message)
+
+    # -- from its pool ------------------------------------------------------------------------------------------------
 
     @workflow.signal
     def template_changed(self, news: TemplateNews) -> None:
@@ -276,15 +287,9 @@ class MachineWorkflow(Preservable):
         if spec is None:
             return
         s.template = news.generation
-        self._take_spec(spec, news.template.metadata.labels, news.template.metadata.annotations)
+        self._take_spec(spec, news.template.metadata.labels, news.template.metadata.annotations, str(s.owner))
         self.note("Applied", f"template of {s.owner}, generation {news.generation}")
         membership.tell(self)  # nothing else would tell of a change that causes no work
-
-    @workflow.signal
-    def report_again(self) -> None:
-        """The pool does not know the machine, or no longer does."""
-        self.s.messages += 1
-        membership.tell(self, again=True)
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
@@ -301,7 +306,7 @@ class MachineWorkflow(Preservable):
             return f"machine {state.name} is already being deleted, from now on with force{ABANDON}"
         if intent.force and not former.force:
             return f"machine {state.name} is already being deleted, from now on with force"
-        return f"machine {state.name} is already being deleted, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
+        return f"machine {state.name} is already being deleted, since {utc(former.time)}"
 
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
         s, deletion = self.s, self.s.deletion
@@ -353,10 +358,17 @@ class MachineWorkflow(Preservable):
 
     def _take(self, intent: ApplyIntent) -> str:
         s = self.s
+        words = manifest_words(s, intent.annotations)
         if (intent.spec, intent.machine_class) == (s.spec, s.machine_class):
-            return "unchanged"
-        self._take_spec(intent.spec, intent.labels, intent.annotations)
-        return hot_update.take(self, intent.machine_class)
+            if (intent.labels, intent.annotations) == (s.labels, s.annotations):
+                return "unchanged"
+            if not workflow.patched(ANNOTATIONS_ALONE):
+                return "unchanged"
+            self._take_spec(intent.spec, intent.labels, intent.annotations, intent.requested_by)
+            self.note("Applied", words or "labels and annotations")
+            return "; ".join(filter(None, ["configured", words]))
+        self._take_spec(intent.spec, intent.labels, intent.annotations, intent.requested_by)
+        return "; ".join(filter(None, [hot_update.take(self, intent.machine_class), words]))
 
     delete = intent(DeleteIntent, _want_deletion)
     recreate = intent(RecreateIntent, _want_recreation, _no_recreation)
@@ -364,12 +376,16 @@ class MachineWorkflow(Preservable):
     apply = intent(ApplyIntent, _take, _refusal)
     hook = intent(HookIntent, hooks.take, hooks.refuse)
 
-    def _take_spec(self, spec: MachineSpec, labels: dict[str, str], annotations: dict[str, str]) -> None:
+    def _take_spec(self, spec: MachineSpec, labels: dict[str, str], annotations: dict[str, str], who: str) -> None:
         s = self.s
+        take_manifest(self, s.annotations, annotations, who)
         s.spec, s.labels, s.annotations = spec, labels, annotations
         if "creation" in self.deadlines and s.created is not None:
             self.deadlines["creation"] = later(s.created, s.spec.creation_timeout)
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])
+                if "look" not in self.deadlines and workflow.patched("watch-until"):
+                    # Whoever watches the VM keeps its token alive until the deadline, and knows only the former one.
+                    self.deadlines["look"] = workflow.now()
         hooks.show(self)

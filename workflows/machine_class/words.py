@@ -11,18 +11,10 @@ with workflow.unsafe.imports_passed_through():
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.owner import is_owner
     from resources.reasons import next_step
+    from resources.words import utc
 
 SOME = 5
 """How many names a message lists."""
-
-
-def change_words(change: ClassChange) -> str:
-    """What a change does to running machines."""
-    if change.generation == 1:
-        return "created"
-    parts = [f"hot update of {', '.join(change.hot)}"] if change.hot else []
-    parts += [f"needs replacement: {', '.join(change.rolls)}"] if change.rolls else []
-    return "; ".join(parts) or change.reason or "nothing that affects a running VM"
 
 
 def moves(former: ClassSnapshot, wanted: ClassSnapshot) -> str:
@@ -63,6 +55,8 @@ def details(s: ClassState) -> Markdown:
     facts += [f"Used by {some(pools)}"] if pools else []
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
     facts += [f"Newest generation that every machine has: {s.last_updated_generation}"]
+    if (opens := s.deadlines.get("opens")) is not None:
+        facts.append(f"Until {utc(opens)} some wait for a maintenance window of their pool")
     facts += [f"At most {s.update_concurrency} updated at the same time"] if left else []
     lines.append(items(facts))
     troubles = sorted(s.troubles.items())
@@ -77,4 +71,4 @@ def details(s: ClassState) -> Markdown:
 
 def _told(change: ClassChange) -> str:
     by = f", {change.requested_by}" if change.requested_by else ""
-    return f"Generation {change.generation}, {change.time:%Y-%m-%d %H:%M:%S}{by}: {change_words(change)}"
+    return f"Generation {change.generation}, {utc(change.time)}{by}: {change.words}"

@@ -8,6 +8,7 @@ Source: seed 002 ("Every machineClass update pushes the machines referring that 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from textwrap import shorten
 
 from temporalio import workflow
@@ -15,13 +16,13 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.entity import NEVER, Entity, intent
-from workflows.machine_class.words import change_words, details, moves, refusal_to_delete, some
+from workflows.machine_class.words import details, moves, refusal_to_delete, some
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from planners.machine.hot_update import compare
-    from planners.machine_class.rollout import OPEN, behind, next_look, to_tell, when_told
+    from planners.machine_class.rollout import OPEN, behind, held, next_look, to_tell, when_told
     from planners.telling import patience as patience_after
     from resources import attributes as at
     from resources.intents import Intent
@@ -48,6 +49,8 @@ with workflow.unsafe.imports_passed_through():
         users_words,
     )
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, workflow_queue
+    from resources.owner import pool_of
+    from resources.words import utc
 
 MESSAGE_LENGTH = 500
 """How many characters of a user's trouble the class keeps."""
@@ -121,7 +124,9 @@ class MachineClassWorkflow(Entity):
         """Tells one batch at a time. The state says that a user is told before it happens: one that is not reached
         after all has said nothing, and is told again like any other silent one."""
         s, now = self.s, workflow.now()
-        names = to_tell(s.users, s.generation, s.update_concurrency, now) if self._telling is None else []
+        waiting = self._held()
+        telling = self._telling is not None
+        names = [] if telling else to_tell(s.users, s.generation, s.update_concurrency, now, waiting)
         if names:
             silent = sorted(n for n in names if s.users[n].told == s.generation and behind(s.users[n], s.generation))
             if silent:
@@ -146,6 +151,21 @@ class MachineClassWorkflow(Entity):
         else:
             self.deadlines["silence"] = look
 
+    def _held(self) -> Collection[str]:
+        """Machines that wait for a window of their pool; the next one wakes us."""
+        s = self.s
+        waiting = held(s.users, s.openings, s.touching, workflow.now())
+        begins = min((begin for begin in waiting.values() if begin is not None), default=None)
+        if begins is None:
+            self.deadlines.pop("opens", None)
+        else:
+            self.deadlines["opens"] = begins
+        if waiting:
+            next_one = f"; the next one begins at {utc(begins)}" if begins is not None else ""
+            pools = sorted({pool_of(name) for name in waiting})
+            self.note_news("UpdateHeld", f"the machines of {some(pools)} wait for a maintenance window{next_one}")
+        return waiting
+
     def _something_to_do(self) -> bool:
         return (
             self._news
@@ -154,8 +174,9 @@ class MachineClassWorkflow(Entity):
         )
 
     async def _collect(self) -> None:
-        if self.due("silence"):
-            del self.deadlines["silence"]
+        for name in ("silence", "opens"):
+            if self.due(name):
+                del self.deadlines[name]
         if self._telling is None or not self._telling.done():
             return
         handle, self._telling = self._telling, None
@@ -193,6 +214,10 @@ class MachineClassWorkflow(Entity):
             patience = patience_after(tells, s.silence, now) if report.state in OPEN else None
             heard = heard._replace(tells=tells, patience=patience)
         s.users[report.user] = heard
+        if report.openings is not None:
+            s.openings[report.user] = report.openings
+        else:
+            s.openings.pop(report.user, None)
         if report.applied == s.generation:
             s.carried = s.machine_class.provider_spec
         self._keep_trouble(report, former)
@@ -231,6 +256,7 @@ class MachineClassWorkflow(Entity):
     def _forget(self, user: str) -> None:
         self.s.users.pop(user, None)
         self.s.troubles.pop(user, None)
+        self.s.openings.pop(user, None)
         if not self.s.users:
             self.s.carried = None
 
@@ -304,9 +330,9 @@ class MachineClassWorkflow(Entity):
         )
         self._record(change)
         by = f" by {intent.requested_by}" if intent.requested_by else ""
-        self.note("Applied", f"generation {s.generation}{by}: {change_words(change)}")
+        self.note("Applied", f"generation {s.generation}{by}: {change.words}")
         told = f"; {users_words(s.users)} to tell" if s.users else ""
-        return f"configured; generation {s.generation}: {change_words(change)}{told}"
+        return f"configured; generation {s.generation}: {change.words}{told}"
 
     def _record(self, change: ClassChange) -> None:
         self.s.changes.append(change)

@@ -14,61 +14,75 @@ with workflow.unsafe.imports_passed_through():
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.pool.state import PoolState
     from resources.reasons import next_step
+    from resources.words import utc
 
 LINES = 10
 """How many lines of the journal the page shows."""
 
 
-def typed(s: PoolState, command: str) -> Markdown:
+def typed(pool: PoolState, command: str) -> Markdown:
     """A command on the pool, ready to copy: it must not hit another cluster."""
-    return code(f"hostler {command} {s.name} --cluster {s.cluster}")
+    return code(f"hostler {command} {pool.name} --cluster {pool.cluster}")
 
 
-def details(s: PoolState, view: View) -> Markdown:
-    lines = [heading(f"Pool {s.name}, revision {s.revision}")]
-    if s.parked:
-        lines.append(join(strong("Parked"), f": {s.parked}"))
-        lines.append(join("Once a fixed worker runs: ", typed(s, "renew pool")))
-    lines.append(items(_facts(s, view)))
-    if s.waits:
-        waits = [join(strong(w.reason), f" since {w.since:%Y-%m-%d %H:%M:%S}: {w.message}") for w in s.waits]
-        steps = dict.fromkeys(next_step(w.reason, s.cluster, s.name, kind="pool") for w in s.waits)
+def details(pool: PoolState, view: View) -> Markdown:
+    lines = [heading(f"Pool {pool.name}, revision {pool.revision}")]
+    if pool.parked:
+        lines.append(join(strong("Parked"), f": {pool.parked}"))
+        lines.append(join("Once a fixed worker runs: ", typed(pool, "renew pool")))
+    lines.append(items(_facts(pool, view)))
+    if refused := _refused(pool):
+        lines.append(refused)
+    if pool.waits:
+        waits = [join(strong(w.reason), f" since {utc(w.since)}: {w.message}") for w in pool.waits]
+        steps = dict.fromkeys(next_step(w.reason, pool.cluster, pool.name, kind="pool") for w in pool.waits)
         lines += [plain("Waits:"), items(waits), plain("What can be done:"), items(map(prose, steps))]
-    if s.lost:
-        lost = [f"{name} ({status})" for name, status in sorted(s.lost.items())[:LINES]]
+    if pool.lost:
+        lost = [f"{name} ({status})" for name, status in sorted(pool.lost.items())[:LINES]]
         lines += [plain("Machines whose workflow was ended by somebody:"), items(lost)]
-    story = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
+    story = [f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(pool.journal[-LINES:])]
     return page(*lines, "Last:", items(story))
 
 
-def _facts(s: PoolState, view: View) -> list[str]:
+def _refused(pool: PoolState) -> Markdown | None:
+    """What the cloud said last about new machines, where no wait says it: it outranks whatever takes its time."""
+    if not pool.pace.reason or any(pool.pace.message in w.message for w in pool.waits):
+        return None
+    todo = prose(next_step(pool.pace.reason, pool.cluster, pool.name, kind="pool"))
+    return join(
+        "New machines failed last by ", strong(pool.pace.reason), f": {pool.pace.message}. What can be done: ", todo
+    )
+
+
+def _facts(pool: PoolState, view: View) -> list[str]:
     limits = view.limits
+    to_come = f" and {view.unborn} still to come," if view.unborn else ""
     facts: list[str] = [
-        f"{len(view.active)} of {limits.replicas} machines, {len(view.available)} available; {view.vms} VMs of "
-        f"{limits.ceiling} allowed"
+        f"{len(view.active)} of {limits.replicas} machines, {len(view.available)} available; "
+        f"{view.vms - view.unborn} VMs{to_come} of {limits.ceiling} allowed"
     ]
-    if s.deleted:
+    if pool.deleted:
         facts.append(join(strong("It is being deleted"), ", and its machines with it"))
-    if s.spec.hibernated:
-        facts.append(join(f"Hibernated: its {s.spec.replicas} replicas come back with ", typed(s, "wake pool")))
-    if s.rollout is not None:
+    if pool.spec.hibernated:
+        facts.append(join(f"Hibernated: its {pool.spec.replicas} replicas come back with ", typed(pool, "wake pool")))
+    if pool.rollout is not None:
         done = len(view.new.keys() & view.available)
         facts.append(
-            f"Rollout of revision {s.rollout.revision} since {s.rollout.began:%Y-%m-%d %H:%M:%S}: "
+            f"Rollout of revision {pool.rollout.revision} since {utc(pool.rollout.began)}: "
             f"{bar(done, limits.replicas)} {done} of {limits.replicas} available, {len(view.old)} of older revisions "
             "left"
         )
-    for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in s.members.values()).items()):
+    for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in pool.members.values()).items()):
         facts.append(f"Revision {revision}, {phase}: {n}")
     if staying := staying_failed(view):
         facts.append(
             f"Failed and kept for inspection: {named(sorted(staying))}; {len(slots(staying))} of "
-            f"{s.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"
+            f"{pool.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"
         )
     if busy := in_flight(view):
         facts.append(f"Repairs in progress: {', '.join(busy)}")
-    if s.unseen:
-        facts.append(f"Not reachable: {s.unseen}")
+    if pool.unseen:
+        facts.append(f"Not reachable: {pool.unseen}")
     return facts
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from temporalio import workflow
 
@@ -12,18 +15,20 @@ from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet import template as hot
     from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
-    from planners.pool import brake, progress
+    from planners.pool import brake, gates, progress
     from planners.pool.plan import complete, plan
     from planners.pool.view import ObservedPool, View
     from resources import attributes as at
     from resources.fleet.member import Member
     from resources.fleet.membership import MemberReport
+    from resources.maintenance import Opening
     from resources.owner import Owner
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.rollout import RolloutNews
-    from resources.pool.state import PoolState
+    from resources.pool.state import Gate, PoolState, Rollout
 
 ORDINARY = (
     "RolledOut",
@@ -48,14 +53,20 @@ class PoolEntity(FleetWorkflow):
         self.braked = workflow.patched("pool-brakes")
         """Whether planners.pool.brake holds the pool; it does not hold a run that began before there were brakes. Asked
         here, before any report."""
+        self.telling = workflow.patched("pool-says-causes")
+        """Whether waits last as long as their cause, and name it; not in a run that began before."""
         self.hashing = HASH_VERSION if workflow.patched("lasting-hashes") else 1
-        """The version of the hash that distinguishes revisions; a run that began with version 1 ends with it."""
+        # A run that began with version 1 ends with it.
         self.marking = False
         """Whether Nodes are being marked."""
         self.beginning: set[int] = set()
         """Rollouts whose stories are being started."""
         self.told_news: RolloutNews | None = None
         """What the story of the rollout was told last."""
+        self.working_out = False
+        """Whether it is being worked out what the maintenance windows come to."""
+        self.asking: Any = None
+        """The question about the pool before that is under way (workflows/pool/gates.py)."""
 
     def note(self, reason: str, message: str) -> None:
         """Keeps ordinary lines of a rollout from pushing out what people did: its own story has each step."""
@@ -73,19 +84,26 @@ class PoolEntity(FleetWorkflow):
         return spec.model_copy(update={"paused": True}) if self.s.paused and not spec.paused else spec
 
     def observed(self) -> ObservedPool:
-        s = self.s
+        s, known = self.s, gates.of(self.s)
+        if self.openings() is not None:
+            known = replace(known, updates=len(hot.pending(s.members, s.template)))
         return ObservedPool(
             members=s.members,
             revision=s.revision,
             rollout=s.rollout,
             back=bool(s.revisions) and s.revisions[-1].back,
+            gates=known,
             unfinished=s.rolling_out,
             pace=s.pace,
             deleted=s.deleted,
             cluster_paused=s.news is not None and s.news.paused,
             reachable=not s.unseen,
             braked=self.braked,
+            telling=self.telling,
         )
+
+    def openings(self) -> Sequence[Opening] | None:
+        return gates.openings(self.s.spec, gates.of(self.s), workflow.now())
 
     def view(self) -> View:
         return View(self.observed(), self.spec, workflow.now())
@@ -104,13 +122,32 @@ class PoolEntity(FleetWorkflow):
     def replicas(self) -> int:
         return self.s.spec.replicas
 
+    @property
+    def history_limit(self) -> int:
+        return self.s.spec.revision_history_limit
+
     def plan(self, now: datetime) -> Plan:
         s = self.s
         s.pace = brake.follow(self.observed(), self.spec, now)
-        s.rollout = progress.follow(self.observed(), self.spec, now)
+        s.rollout = self._followed(now)
         made = plan(self.observed(), self.spec, now)
         s.rollout = progress.lose(s.rollout, made.steps, s.members, self.braked)
         return made
+
+    def _followed(self, now: datetime) -> Rollout | None:
+        former = self.s.rollout
+        found = progress.follow(self.observed(), self.spec, now)
+        if former is not None and found is not None and former.gate is not found.gate is Gate.ABORTED:
+            words = f"nobody approved revision {found.revision} in time: its rollout is aborted"
+            self.tell_story("ApprovalExpired", words)
+        return found
+
+    def tell_story(self, reason: str, message: str) -> None:
+        """Notes it, also as a step of the newest rollout."""
+        self.note(reason, message)
+        if (story := self.s.stories.get(self.s.revision)) is not None:
+            told = [*story.untold, self.journal[-1]]
+            self.s.stories[self.s.revision] = story.model_copy(update={"untold": told})
 
     def met(self, report: MemberReport) -> Member:
         """Besides, a rollout of the former workflow may have left its marks."""

@@ -7,25 +7,30 @@ from dataclasses import replace
 
 from temporalio import workflow
 
+from workflows.fleet.revise import want
 from workflows.pool.details import typed
 from workflows.pool.entity import PoolEntity
-from workflows.pool.revise import go_back, take_spec, want
+from workflows.pool.revise import go_back, take_spec
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import pace
+    from planners.fleet.revisions import Wanted
+    from planners.fleet.revisions import undo as wanted_by_undo
     from planners.pool import progress
+    from planners.pool.gates import expired, holding
     from planners.pool.preservation import changed
-    from planners.pool.revisions import Wanted
-    from planners.pool.revisions import undo as wanted_by_undo
+    from planners.pool.view import View
     from planners.words import named, some
-    from resources.base import read_time
+    from resources.base import later, read_time
     from resources.intents import Intent
     from resources.machine.intents import DeleteIntent
     from resources.machine_class.state import concurrency_of
+    from resources.maintenance import FreezeIntent, Opening
     from resources.names import TRIGGER_DELETION_ANNOTATION
-    from resources.pool.intents import PoolIntent, ScaleIntent, UndoIntent
+    from resources.pool.intents import PoolIntent, ResumeIntent, ScaleIntent, UndoIntent, VerdictIntent
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.state import Gate
+    from resources.words import utc
 
 ORDINARY = ("paused", "hibernated")
 """Fields of the spec that have words of their own."""
@@ -34,10 +39,10 @@ ORDINARY = ("paused", "hibernated")
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def refuse_change(p: PoolEntity, intent: Intent) -> str | None:
-    s = p.s
-    if s.deleted:
-        return f"pool {s.name} is being deleted; apply it again when it is gone"
+def refuse_change(pool: PoolEntity, intent: Intent) -> str | None:
+    state = pool.s
+    if state.deleted:
+        return f"pool {state.name} is being deleted; apply it again when it is gone"
     return None
 
 
@@ -49,72 +54,97 @@ def refuse_annotations(annotations: Mapping[str, str]) -> str | None:
     return None
 
 
-def refuse_apply(p: PoolEntity, intent: PoolIntent) -> str | None:
-    if refusal := refuse_change(p, intent):
+def refuse_apply(pool: PoolEntity, intent: PoolIntent) -> str | None:
+    if refusal := refuse_change(pool, intent):
         return refusal
     name, given = intent.spec.template.spec.class_.name, intent.machine_class.name
     if name != given:
-        return f"pool {p.s.name}: machineClass.name: the template names class {name}, not {given}"
+        return f"pool {pool.s.name}: machineClass.name: the template names class {name}, not {given}"
     refusal = refuse_annotations(intent.annotations)
-    return f"pool {p.s.name}: {refusal}" if refusal else None
+    return f"pool {pool.s.name}: {refusal}" if refusal else None
 
 
-def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
-    s = p.s
-    if refusal := refuse_change(p, intent):
+def refuse_scale(pool: PoolEntity, intent: ScaleIntent) -> str | None:
+    state = pool.s
+    if refusal := refuse_change(pool, intent):
         return refusal
-    if intent.current is not None and intent.current != s.spec.replicas:
-        return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing was changed"
-    if strangers := sorted(set(intent.remove) - set(s.members)):
-        all_of_it = f"`hostler get machines --pool {s.name} --cluster {s.cluster}`"
-        return f"pool {s.name} has no machine {', '.join(strangers)}; {all_of_it} lists them"
+    if intent.current is not None and intent.current != state.spec.replicas:
+        return f"pool {state.name} has {state.spec.replicas} replicas, not {intent.current}: nothing was changed"
+    if strangers := sorted(set(intent.remove) - set(state.members)):
+        all_of_it = f"`hostler get machines --pool {state.name} --cluster {state.cluster}`"
+        return f"pool {state.name} has no machine {', '.join(strangers)}; {all_of_it} lists them"
     return None
 
 
-def refuse_undo(p: PoolEntity, intent: UndoIntent) -> str | None:
-    if refusal := refuse_change(p, intent):
+def refuse_undo(pool: PoolEntity, intent: UndoIntent) -> str | None:
+    if refusal := refuse_change(pool, intent):
         return refusal
-    if not p.s.revisions:
-        return f"pool {p.s.name} has no revision yet"
+    if not pool.s.revisions:
+        return f"pool {pool.s.name} has no revision yet"
     try:
-        wanted_by_undo(p.s.revisions, intent.to)
+        wanted_by_undo(pool.s.revisions, intent.to)
     except ValueError as e:
-        return f"pool {p.s.name}: {e}"
+        return f"pool {pool.s.name}: {e}"
     return None
 
 
-def refuse_abort(p: PoolEntity, intent: Intent) -> str | None:
-    if refusal := refuse_change(p, intent):
+def refuse_abort(pool: PoolEntity, intent: Intent) -> str | None:
+    if refusal := refuse_change(pool, intent):
         return refusal
-    if p.s.rollout is None:
-        return f"pool {p.s.name} has no rollout to abort"
+    if pool.s.rollout is None:
+        return f"pool {pool.s.name} has no rollout to abort"
+    return None
+
+
+def refuse_verdict(pool: PoolEntity, intent: VerdictIntent) -> str | None:
+    state, rollout = pool.s, pool.s.rollout
+    if refusal := refuse_change(pool, intent):
+        return refusal
+    if rollout is None or rollout.consent is None:
+        return f"pool {state.name} has no rollout that needs approval"
+    if intent.revision not in (None, rollout.revision):
+        return f"pool {state.name} asks for the approval of revision {rollout.revision}, not {intent.revision}"
+    if rollout.consent.given is not None:
+        return f"revision {rollout.revision} of pool {state.name} is already {rollout.consent.words}"
+    if rollout.gate is Gate.ABORTED:
+        again = typed(state, "rollout resume")
+        return f"the rollout of revision {rollout.revision} of pool {state.name} is aborted; {again} asks anew"
+    return None
+
+
+def refuse_approve(pool: PoolEntity, intent: VerdictIntent) -> str | None:
+    """An approval is in time before its deadline, whether or not the loop has acted on that."""
+    if refusal := refuse_verdict(pool, intent):
+        return refusal
+    if expired(pool.view()):
+        return f"nobody approved it in time; {typed(pool.s, 'rollout resume')} asks anew"
     return None
 
 
 # -- wishes -----------------------------------------------------------------------------------------------------------
 
 
-def apply(p: PoolEntity, intent: PoolIntent) -> str:
-    s = p.s
-    former = s.spec
+def apply(pool: PoolEntity, intent: PoolIntent) -> str:
+    state = pool.s
+    former = state.spec
     meta = intent.namespace, intent.labels, intent.annotations
-    same_meta = meta == (s.namespace, s.labels, s.annotations)
-    s.namespace, s.labels, s.annotations = meta
-    marked = _mark_for_deletion(p, intent.annotations)
-    change = take_spec(p, intent.spec, intent.machine_class, intent.requested_by, intent.reason)
-    taken = _take_slots(p, former)
-    words = [*marked, *_changes(former, s.spec), *taken, *filter(None, [change.words])]
+    same_meta = meta == (state.namespace, state.labels, state.annotations)
+    state.namespace, state.labels, state.annotations = meta
+    marked = _mark_for_deletion(pool, intent.annotations)
+    change = take_spec(pool, intent.spec, intent.machine_class, intent.requested_by, intent.reason)
+    taken = _take_slots(pool, former)
+    words = [*marked, *_changes(former, state.spec), *taken, *filter(None, [change.words])]
     if not words:
-        return "unchanged" if same_meta and former == s.spec else "configured"
-    _applied(p, intent, "; ".join(words))
-    falls_asleep = s.spec.hibernated and not former.hibernated
-    return f"configured; {'; '.join(words)}{_but(p, rolls=bool(change.rolls), falls_asleep=falls_asleep)}"
+        return "unchanged" if same_meta and former == state.spec else "configured"
+    _applied(pool, intent, "; ".join(words))
+    falls_asleep = state.spec.hibernated and not former.hibernated
+    return f"configured; {'; '.join(words)}{_but(pool, rolls=bool(change.rolls), falls_asleep=falls_asleep)}"
 
 
-def _applied(p: PoolEntity, intent: Intent, words: str) -> None:
+def _applied(pool: PoolEntity, intent: Intent, words: str) -> None:
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     why = f" ({intent.reason})" if intent.reason else ""
-    p.note("Applied", f"{words}{by}{why}")
+    pool.note("Applied", f"{words}{by}{why}")
 
 
 def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list[str]:
@@ -133,145 +163,213 @@ def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list
     return words
 
 
-def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
+def _take_slots(pool: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
     """Takes the slots of a lower autoPreserveFailedMax. A higher one takes back what was not told yet, and does nothing
     else to what is there: machines that failed before are decided."""
-    p.s.members, lost, back = changed(p.view(), former.auto_preserve_failed_max)
+    pool.s.members, lost, back = changed(pool.view(), former.auto_preserve_failed_max)
     words = [f"no longer preserved: {named(lost)}"] if lost else []
     return [*words, f"still preserved: {named(back)}"] if back else words
 
 
-def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
+def _mark_for_deletion(pool: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
     """cluster-autoscaler's list of machines that shall go, each with a time; one that cannot be read means now.
     Machines that it names and that are not there are already gone."""
     marked = []
     for entry in filter(None, annotations.get(TRIGGER_DELETION_ANNOTATION, "").split(",")):
         name, _, time = entry.strip().partition("~")
-        if name in p.s.members and p.s.members[name].marked is None:
-            p.s.members[name] = p.s.members[name]._replace(marked=read_time(time) or workflow.now())
+        if name in pool.s.members and pool.s.members[name].marked is None:
+            pool.s.members[name] = pool.s.members[name]._replace(marked=read_time(time) or workflow.now())
             marked.append(name)
     return [f"marked for deletion: {', '.join(marked)}"] if marked else []
 
 
-def scale(p: PoolEntity, intent: ScaleIntent) -> str:
-    s, now = p.s, workflow.now()
+def scale(pool: PoolEntity, intent: ScaleIntent) -> str:
+    state, now = pool.s, workflow.now()
     words = []
-    if intent.replicas is not None and intent.replicas != s.spec.replicas:
-        words.append(f"replicas {s.spec.replicas} → {intent.replicas}")
-        s.spec = s.spec.model_copy(update={"replicas": intent.replicas})
+    if intent.replicas is not None and intent.replicas != state.spec.replicas:
+        words.append(f"replicas {state.spec.replicas} → {intent.replicas}")
+        state.spec = state.spec.model_copy(update={"replicas": intent.replicas})
     for name in intent.remove:
-        s.members[name] = s.members[name]._replace(marked=s.members[name].marked or now, removed=True)
+        state.members[name] = state.members[name]._replace(marked=state.members[name].marked or now, removed=True)
     if intent.remove:
         words.append(f"marked for deletion: {', '.join(intent.remove)}")
     if not words:
-        return f"pool {s.name} already has {s.spec.replicas} replicas"
-    _applied(p, intent, "; ".join(words))
-    return f"scaled; {'; '.join(words)}{_but(p)}"
+        return f"pool {state.name} already has {state.spec.replicas} replicas"
+    _applied(pool, intent, "; ".join(words))
+    return f"scaled; {'; '.join(words)}{_but(pool)}"
 
 
-def _but(p: PoolEntity, rolls: bool = False, falls_asleep: bool = False) -> str:
+def _but(pool: PoolEntity, rolls: bool = False, falls_asleep: bool = False) -> str:
     """Why it has no effect for now."""
-    s = p.s
+    state = pool.s
     words = []
-    if s.spec.hibernated and not falls_asleep:
-        words.append(f"it is hibernated, and this applies once it is woken: {typed(s, 'wake pool')}")
-    if rolls and p.spec.paused:
-        words.append(f"its rollouts are paused: {typed(s, 'rollout resume')}")
-    if s.news is not None and s.news.paused:
-        words.append(f"the cluster is paused: `hostler resume cluster {s.cluster}`")
+    if state.spec.hibernated and not falls_asleep:
+        words.append(f"it is hibernated, and this applies once it is woken: {typed(state, 'wake pool')}")
+    if rolls and pool.spec.paused:
+        words.append(f"its rollouts are paused: {typed(state, 'rollout resume')}")
+    elif rolls:
+        words += [f"it waits: {w.message}" for w in holding(_to_come(pool))]
+    if state.news is not None and state.news.paused:
+        words.append(f"the cluster is paused: `hostler resume cluster {state.cluster}`")
     return "".join(f"; {w}" for w in words)
 
 
-def undo(p: PoolEntity, intent: UndoIntent) -> str:
-    wanted = wanted_by_undo(p.s.revisions, intent.to)
+def _to_come(pool: PoolEntity) -> View:
+    """The pool with the rollout that begins now, before the loop has seen it."""
+    now, observed = workflow.now(), pool.observed()
+    return View(replace(observed, rollout=progress.follow(observed, pool.spec, now)), pool.spec, now)
+
+
+def undo(pool: PoolEntity, intent: UndoIntent) -> str:
+    wanted = wanted_by_undo(pool.s.revisions, intent.to)
     why = f"{wanted.reason}{f': {intent.reason}' if intent.reason else ''}"
-    change = go_back(p, replace(wanted, requested_by=intent.requested_by, reason=why))
-    return "; ".join(filter(None, [wanted.reason, change.words])) + _but(p, rolls=bool(change.rolls))
+    change = go_back(pool, replace(wanted, requested_by=intent.requested_by, reason=why))
+    return "; ".join(filter(None, [wanted.reason, change.words])) + _but(pool, rolls=bool(change.rolls))
 
 
-def restart(p: PoolEntity, intent: Intent) -> str:
+def restart(pool: PoolEntity, intent: Intent) -> str:
     """Makes new machines, though nothing else differs."""
-    s = p.s
-    newest = s.revisions[-1] if s.revisions else None
+    state = pool.s
+    newest = state.revisions[-1] if state.revisions else None
     if newest is None:
         return "there is nothing to restart yet"
     why = intent.reason or "restarted"
     change = want(
-        p, Wanted(newest.template, newest.machine_class, workflow.now().isoformat(), intent.requested_by, why)
+        pool, Wanted(newest.template, newest.machine_class, workflow.now().isoformat(), intent.requested_by, why)
     )
-    return f"restarted; {change.words}{_but(p, rolls=bool(change.rolls))}"
+    return f"restarted; {change.words}{_but(pool, rolls=bool(change.rolls))}"
 
 
-def pause(p: PoolEntity, intent: Intent) -> str:
-    s = p.s
-    if s.paused:
-        return f"rollouts of pool {s.name} are already paused{f' by {s.paused_by}' if s.paused_by else ''}"
-    s.paused, s.paused_by = True, intent.requested_by
-    _applied(p, intent, "rollouts paused")
-    return f"paused; no rollout of pool {s.name} begins or continues until {typed(s, 'rollout resume')}"
+def pause(pool: PoolEntity, intent: Intent) -> str:
+    state = pool.s
+    if state.paused:
+        return f"rollouts of pool {state.name} are already paused{f' by {state.paused_by}' if state.paused_by else ''}"
+    state.paused, state.paused_by = True, intent.requested_by
+    _applied(pool, intent, "rollouts paused")
+    return f"paused; no rollout of pool {state.name} begins or continues until {typed(state, 'rollout resume')}"
 
 
-def resume(p: PoolEntity, intent: Intent) -> str:
+def resume(pool: PoolEntity, intent: ResumeIntent) -> str:
     """Goes past whatever holds the rollout up: a pause, the canary, an abort, lost machines, the deadline, a back-off
-    because machines fail before they have lasted."""
-    s = p.s
-    held = [w.reason for w in s.waits]
-    s.paused, s.paused_by = False, ""
-    s.spec = s.spec.model_copy(update={"paused": False})
-    tried = _try_again(p)
-    if s.rollout is None:
-        _applied(p, intent, f"rollouts resumed{tried}")
-        return f"resumed; pool {s.name} has no rollout in progress{tried}"
-    s.rollout = progress.resume(s.rollout, p.observed(), p.spec, workflow.now())
-    _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}{tried}")
-    return f"resumed; the rollout of revision {s.rollout.revision} continues{tried}{_but(p)}"
+    because machines fail before they have lasted; `now`: the pool before it, and the time outside its windows. What a
+    person must approve stays to be approved, and a freeze is ended by its own word."""
+    state = pool.s
+    held = [w.reason for w in state.waits]
+    state.paused, state.paused_by = False, ""
+    state.spec = state.spec.model_copy(update={"paused": False})
+    tried = _try_again(pool) + _open(pool, intent)
+    if state.rollout is None:
+        _applied(pool, intent, f"rollouts resumed{tried}")
+        return f"resumed; pool {state.name} has no rollout in progress{tried}"
+    state.rollout = progress.resume(state.rollout, pool.observed(), pool.spec, workflow.now(), intent.now)
+    _applied(
+        pool, intent, f"rollout of revision {state.rollout.revision} resumed{f' from {held[0]}' if held else ''}{tried}"
+    )
+    return f"resumed; the rollout of revision {state.rollout.revision} continues{tried}{_but(pool, rolls=True)}"
 
 
-def _try_again(p: PoolEntity) -> str:
-    speed = pace.of(p.s.pace, p.s.revision)
-    if not (p.braked and speed.suspect):
+def _open(pool: PoolEntity, intent: ResumeIntent) -> str:
+    """Opens a window now, where the pool has windows."""
+    now = workflow.now()
+    if not intent.now or not pool.spec.maintenance.windows:
         return ""
-    p.s.pace = pace.forgive(speed)
+    pool.s.opened = Opening(begin=now, end=later(now, intent.span))
+    return f"; rollouts and hot updates may begin until {utc(pool.s.opened.end)}"
+
+
+def _try_again(pool: PoolEntity) -> str:
+    speed = pace.of(pool.s.pace, pool.s.revision)
+    if not (pool.braked and speed.suspect):
+        return ""
+    pool.s.pace = pace.forgive(speed)
     return f"; machines are created again, although the last {speed.joins_failed} failed early"
 
 
-def abort(p: PoolEntity, intent: Intent) -> str:
-    s = p.s
-    assert s.rollout is not None
-    s.rollout = s.rollout.model_copy(update={"gate": Gate.ABORTED})
-    _applied(p, intent, f"rollout of revision {s.rollout.revision} aborted")
+def abort(pool: PoolEntity, intent: Intent) -> str:
+    state = pool.s
+    assert state.rollout is not None
+    state.rollout = state.rollout.model_copy(update={"gate": Gate.ABORTED})
+    _applied(pool, intent, f"rollout of revision {state.rollout.revision} aborted")
     return (
-        f"aborted; the machines of older revisions stay. {typed(s, 'rollout undo')} goes back, "
-        f"{typed(s, 'rollout resume')} continues"
+        f"aborted; the machines of older revisions stay. {typed(state, 'rollout undo')} goes back, "
+        f"{typed(state, 'rollout resume')} continues"
     )
 
 
-def hibernate(p: PoolEntity, intent: Intent) -> str:
-    s = p.s
-    if s.spec.hibernated:
-        return f"pool {s.name} is already hibernated"
-    s.spec = s.spec.model_copy(update={"hibernated": True})
-    _applied(p, intent, "hibernated")
-    return f"hibernated: {some(len(s.members))} to delete; they come back with {typed(s, 'wake pool')}"
+def approve(pool: PoolEntity, intent: VerdictIntent) -> str:
+    state = pool.s
+    assert state.rollout is not None
+    assert state.rollout.consent is not None
+    consent = state.rollout.consent.model_copy(
+        update={"given": workflow.now(), "by": intent.requested_by, "reason": intent.reason}
+    )
+    state.rollout = state.rollout.model_copy(update={"consent": consent, "progress_at": workflow.now()})
+    pool.tell_story("Approved", f"revision {state.rollout.revision} is {consent.words}")
+    return f"approved; the rollout of revision {state.rollout.revision} continues{_but(pool, rolls=True)}"
 
 
-def wake(p: PoolEntity, intent: Intent) -> str:
-    s = p.s
-    if not s.spec.hibernated:
-        return f"pool {s.name} is not hibernated"
-    s.spec = s.spec.model_copy(update={"hibernated": False})
-    _applied(p, intent, "woken")
-    return f"woken: {some(s.spec.replicas)} to create{_but(p)}"
+def reject(pool: PoolEntity, intent: VerdictIntent) -> str:
+    state = pool.s
+    assert state.rollout is not None
+    assert state.rollout.consent is not None
+    consent = state.rollout.consent.model_copy(
+        update={"rejected": workflow.now(), "by": intent.requested_by, "reason": intent.reason}
+    )
+    state.rollout = state.rollout.model_copy(update={"gate": Gate.ABORTED, "consent": consent})
+    pool.tell_story("Rejected", f"revision {state.rollout.revision} is {consent.words}; its rollout is aborted")
+    return (
+        f"rejected; the machines of older revisions stay. {typed(state, 'rollout undo')} goes back, "
+        f"{typed(state, 'rollout resume')} asks for approval anew"
+    )
 
 
-def delete(p: PoolEntity, intent: DeleteIntent) -> str:
-    s = p.s
-    words = some(len(s.members))
-    if s.deleted and (s.force or not intent.force):
-        return f"pool {s.name} is already being deleted; {words} left"
-    s.deleted, s.force = True, s.force or intent.force
+def freeze(pool: PoolEntity, intent: FreezeIntent) -> str:
+    state = pool.s
+    former, state.freeze = state.freeze, intent.begun(workflow.now())
+    pool.note("PoolFrozen", state.freeze.words)
+    instead = f" (before: {former.words})" if former is not None and former.holds(workflow.now()) else ""
+    return (
+        f"frozen {state.freeze.words}{instead}; no rollout and no hot update of pool {state.name} begins or continues "
+        f"until then or {typed(state, 'unfreeze pool')}"
+    )
+
+
+def unfreeze(pool: PoolEntity, intent: Intent) -> str:
+    state = pool.s
+    if state.freeze is None or not state.freeze.holds(workflow.now()):
+        state.freeze = None
+        return f"pool {state.name} is not frozen{_but(pool, rolls=True)}"
+    state.freeze = None
+    _applied(pool, intent, "no longer frozen")
+    return f"no longer frozen{_but(pool, rolls=True)}"
+
+
+def hibernate(pool: PoolEntity, intent: Intent) -> str:
+    state = pool.s
+    if state.spec.hibernated:
+        return f"pool {state.name} is already hibernated"
+    state.spec = state.spec.model_copy(update={"hibernated": True})
+    _applied(pool, intent, "hibernated")
+    return f"hibernated: {some(len(state.members))} to delete; they come back with {typed(state, 'wake pool')}"
+
+
+def wake(pool: PoolEntity, intent: Intent) -> str:
+    state = pool.s
+    if not state.spec.hibernated:
+        return f"pool {state.name} is not hibernated"
+    state.spec = state.spec.model_copy(update={"hibernated": False})
+    _applied(pool, intent, "woken")
+    return f"woken: {some(state.spec.replicas)} to create{_but(pool)}"
+
+
+def delete(pool: PoolEntity, intent: DeleteIntent) -> str:
+    state = pool.s
+    words = some(len(state.members))
+    if state.deleted and (state.force or not intent.force):
+        return f"pool {state.name} is already being deleted; {words} left"
+    state.deleted, state.force = True, state.force or intent.force
     by = f" by {intent.requested_by}" if intent.requested_by else ""
-    p.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")
+    pool.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")
     if intent.force:
-        p.deadlines["check"] = workflow.now()  # those on their way out hear of it too
-    return f"pool {s.name} is being deleted{' with force' if intent.force else ''}, with {words}"
+        pool.deadlines["check"] = workflow.now()  # those on their way out hear of it too
+    return f"pool {state.name} is being deleted{' with force' if intent.force else ''}, with {words}"

@@ -20,35 +20,35 @@ with workflow.unsafe.imports_passed_through():
 MARKS = "marks"
 
 
-def mark(p: PoolEntity) -> None:
+def mark(pool: PoolEntity) -> None:
     """Makes one call at a time: of two on their way, the later one need not arrive last. A run may end meanwhile: the
     next one marks again what is not confirmed."""
-    s = p.s
-    if p.marking or MARKS in p.later:
+    state = pool.s
+    if pool.marking or MARKS in pool.later:
         return
-    due = [n for n, m in s.members.items() if m.marks_due]
+    due = [n for n, m in state.members.items() if m.marks_due]
     if not due:
         return
-    on = s.members[due[0]].node_marked
-    names = [n for n in due if s.members[n].node_marked is on][:AT_ONCE]
-    p.marking = True
-    p.start(
+    on = state.members[due[0]].node_marked
+    names = [n for n in due if state.members[n].node_marked is on][:AT_ONCE]
+    pool.marking = True
+    pool.start(
         MarkActivities.mark_nodes,
-        MarkNodesInput(cluster=s.cluster, pool=s.name, machines=names, on=on),
-        queue=cluster_queue(s.cluster, s.queue_prefix),
+        MarkNodesInput(cluster=state.cluster, pool=state.name, machines=names, on=on),
+        queue=cluster_queue(state.cluster, state.queue_prefix),
         summary=f"{'mark' if on else 'take the marks off'} {some(len(names), 'node')}",
-        done=partial(_marked, p, names, on),
-        failed=partial(_not_marked, p),
+        done=partial(_marked, pool, names, on),
+        failed=partial(_not_marked, pool),
         may_be_lost=True,
     )
 
 
-def _marked(p: PoolEntity, names: Sequence[str], on: bool, _: None) -> None:
-    p.marking = False
-    there = p.s.members
-    change(p, [n for n in names if n in there and there[n].node_marked is on], marks_due=False)
+def _marked(pool: PoolEntity, names: Sequence[str], on: bool, _: None) -> None:
+    pool.marking = False
+    there = pool.s.members
+    change(pool, [n for n in names if n in there and there[n].node_marked is on], marks_due=False)
 
 
-def _not_marked(p: PoolEntity) -> None:
-    p.marking = False
-    p.later.add(MARKS)
+def _not_marked(pool: PoolEntity) -> None:
+    pool.marking = False
+    pool.later.add(MARKS)

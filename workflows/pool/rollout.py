@@ -1,7 +1,7 @@
 """RolloutWorkflow: the story of one rollout of a pool, for people: how far it is, each step with its reason, its end.
 
 Identity: `rollout/<cluster>/<pool>/<revision>`. Started by the pool, which decides everything and tells it here; what a
-person asks here (pause, resume, abort) goes on to the pool. Ends when the pool says how it ended.
+person asks here (pause, resume, abort, approve, reject) goes on to the pool. Ends when the pool says how it ended.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.journal import Happening
     from resources.markdown import Markdown, heading, items, join, page, prose, strong
     from resources.names import pool_id, rollout_id
+    from resources.pool.intents import ResumeIntent, VerdictIntent
     from resources.pool.rollout import (
         FIRST_STEPS_KEPT,
         STEPS_KEPT,
@@ -32,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.pool.state import Gate
     from resources.reasons import next_step
+    from resources.words import utc
 
 LINES = 15
 """How many steps the web UI's page shows."""
@@ -135,9 +137,15 @@ class RolloutWorkflow(Entity):
         task.add_done_callback(self._passed_on.discard)
         return f"pool {self.s.pool} was told to {name} its rollout"
 
+    def _pass_verdict(self, name: str, intent: VerdictIntent) -> str:
+        """One on this rollout, whichever the pool's newest is by then."""
+        return self._pass_on(name, intent.model_copy(update={"revision": self.s.revision}))
+
     pause = intent(Intent, lambda self, intent: self._pass_on("pause", intent))
-    resume = intent(Intent, lambda self, intent: self._pass_on("resume", intent))
+    resume = intent(ResumeIntent, lambda self, intent: self._pass_on("resume", intent))
     abort = intent(Intent, lambda self, intent: self._pass_on("abort", intent))
+    approve = intent(VerdictIntent, lambda self, intent: self._pass_verdict("approve", intent))
+    reject = intent(VerdictIntent, lambda self, intent: self._pass_verdict("reject", intent))
 
     async def _signal(self, send: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -175,22 +183,22 @@ class RolloutWorkflow(Entity):
         why = f": {s.reason}" if s.reason else ""
         lines = [heading(f"Rollout of revision {s.revision} of pool {s.pool}: {self._phase()}")]
         facts: list[str] = [
-            f"Since {s.began:%Y-%m-%d %H:%M:%S}{by}{why}",
+            f"Since {utc(s.began)}{by}{why}",
             f"Class {s.machine_class}, generation {s.generation}; replaces revision {', '.join(map(str, s.former))}",
             f"{bar(c.available, c.replicas)} {c.available} of {c.replicas} available, {c.updated} made, {c.old} old",
         ]
         if c.lost:
             facts.append(f"Never joined, and were replaced: {c.lost}")
         if s.stops_at is not None:
-            facts.append(f"Stops at {s.stops_at:%Y-%m-%d %H:%M:%S}, unless a new machine becomes available before")
+            facts.append(f"Stops at {utc(s.stops_at)}, unless a new machine becomes available before")
         if s.end is not None:
             facts.append(join(strong(s.end.outcome), f": {s.end.message}"))
         lines.append(items(facts))
         for wait in s.waits:
             step = next_step(wait.reason, s.cluster, s.pool, kind="pool")
-            lines.append(join(strong(wait.reason), f" since {wait.since:%Y-%m-%d %H:%M:%S}: {wait.message}"))
+            lines.append(join(strong(wait.reason), f" since {utc(wait.since)}: {wait.message}"))
             lines.append(prose(step))
-        told = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
+        told = [f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
         return page(*lines, "Steps:" if told else "", items(told))
 
     @property

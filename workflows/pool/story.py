@@ -27,125 +27,125 @@ UNTOLD_KEPT = 100
 STORIES = "stories"
 
 
-def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
+def follow(pool: PoolEntity, steps: Sequence[Step]) -> None:
     """After each plan: begins the story of a new rollout, keeps what is to be told, ends those that are over."""
-    s, now, view = p.s, workflow.now(), p.view()
-    if s.rollout is not None and s.story < s.revision and not s.deleted:
-        s.story = s.revision
-        s.stories[s.revision] = RolloutStory()
-    _begin_all(p)
-    for counter, story in list(s.stories.items()):
+    state, now, view = pool.s, workflow.now(), pool.view()
+    if state.rollout is not None and state.story < state.revision and not state.deleted:
+        state.story = state.revision
+        state.stories[state.revision] = RolloutStory()
+    _begin_all(pool)
+    for counter, story in list(state.stories.items()):
         if story.outcome:
             continue
-        if counter == s.revision:
+        if counter == state.revision:
             lines = [Happening(time=now, reason=step.reason, message=step.message) for step in steps]
             told = [*story.untold, *lines][-UNTOLD_KEPT:]
-            story = story.model_copy(update={"untold": told, "counts": _counts(s, view)})
-        s.stories[counter] = _ended(p, counter, story, view)
-    tell(p, view)
+            story = story.model_copy(update={"untold": told, "counts": _counts(state, view)})
+        state.stories[counter] = _ended(pool, counter, story, view)
+    tell(pool, view)
 
 
-def _begin_all(p: PoolEntity) -> None:
+def _begin_all(pool: PoolEntity) -> None:
     """Begins those whose workflow is not there yet; a story of an older revision would only be told its end."""
-    for counter, story in list(p.s.stories.items()):
-        if story.started or counter in p.beginning or STORIES in p.later:
+    for counter, story in list(pool.s.stories.items()):
+        if story.started or counter in pool.beginning or STORIES in pool.later:
             continue
-        if counter == p.s.revision:
-            p.beginning.add(counter)
-            _begin(p, counter)
+        if counter == pool.s.revision:
+            pool.beginning.add(counter)
+            _begin(pool, counter)
         else:
-            del p.s.stories[counter]
+            del pool.s.stories[counter]
 
 
-def _begin(p: PoolEntity, counter: int) -> None:
-    s, newest = p.s, p.s.revisions[-1]
-    former = sorted({m.revision for m in s.members.values()} - {counter})
-    p.start(
+def _begin(pool: PoolEntity, counter: int) -> None:
+    state, newest = pool.s, pool.s.revisions[-1]
+    former = sorted({m.revision for m in state.members.values()} - {counter})
+    pool.start(
         MemberActivities.start_rollout,
         RolloutState(
-            pool=s.name,
-            cluster=s.cluster,
+            pool=state.name,
+            cluster=state.cluster,
             revision=counter,
             former=former,
             machine_class=newest.machine_class.name,
-            generation=newest.machine_class.generation,
+            generation=newest.machine_class.based_on,
             requested_by=newest.requested_by,
             reason=newest.reason,
-            queue_prefix=s.queue_prefix,
-            timings=s.timings,
+            queue_prefix=state.queue_prefix,
+            timings=state.timings,
         ),
-        queue=workflow_queue(s.queue_prefix),
+        queue=workflow_queue(state.queue_prefix),
         summary=f"begin the story of rollout {counter}",
-        done=partial(_begun, p, counter),
-        failed=partial(_not_begun, p, counter),
+        done=partial(_begun, pool, counter),
+        failed=partial(_not_begun, pool, counter),
     )
 
 
-def _begun(p: PoolEntity, counter: int, _: None) -> None:
-    p.beginning.discard(counter)
-    if counter in p.s.stories:
-        p.s.stories[counter] = p.s.stories[counter].model_copy(update={"started": True})
+def _begun(pool: PoolEntity, counter: int, _: None) -> None:
+    pool.beginning.discard(counter)
+    if counter in pool.s.stories:
+        pool.s.stories[counter] = pool.s.stories[counter].model_copy(update={"started": True})
 
 
-def _not_begun(p: PoolEntity, counter: int) -> None:
-    p.beginning.discard(counter)
-    p.later.add(STORIES)
+def _not_begun(pool: PoolEntity, counter: int) -> None:
+    pool.beginning.discard(counter)
+    pool.later.add(STORIES)
 
 
-def _ended(p: PoolEntity, counter: int, story: RolloutStory, view: View) -> RolloutStory:
-    s = p.s
-    if counter != s.revision:
+def _ended(pool: PoolEntity, counter: int, story: RolloutStory, view: View) -> RolloutStory:
+    state = pool.s
+    if counter != state.revision:
         if story.undone:
-            outcome, message = RolloutOutcome.UNDONE, f"revision {s.revision} goes back to an earlier one"
-            p.note("RolloutUndone", f"rollout of revision {counter}: {message}")
+            outcome, message = RolloutOutcome.UNDONE, f"revision {state.revision} goes back to an earlier one"
+            pool.note("RolloutUndone", f"rollout of revision {counter}: {message}")
         else:
-            outcome, message = RolloutOutcome.SUPERSEDED, f"revision {s.revision} came before it was complete"
-            p.note("RolloutSuperseded", f"rollout of revision {counter}: {message}")
-    elif s.deleted:
+            outcome, message = RolloutOutcome.SUPERSEDED, f"revision {state.revision} came before it was complete"
+            pool.note("RolloutSuperseded", f"rollout of revision {counter}: {message}")
+    elif state.deleted:
         outcome, message = RolloutOutcome.FAILED, "the pool is deleted"
-        p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
+        pool.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     elif not complete(view):
         return story
     elif not view.limits.replicas:
         outcome, message = RolloutOutcome.FAILED, "the pool has no machines any longer"
-        p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
+        pool.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     else:
         counts = story.counts
         most = "all" if counts.available == counts.updated else counts.available
         words = f"{counts.updated} of {counts.replicas} machines are of this revision, {most} available"
         outcome, message = RolloutOutcome.COMPLETE, words
-        p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
+        pool.note("RolloutComplete", f"rollout of revision {counter}: {message}")
     workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
-        1, {"outcome": str(outcome), "cluster": s.cluster, "pool": s.name}
+        1, {"outcome": str(outcome), "cluster": state.cluster, "pool": state.name}
     )
     return story.model_copy(update={"outcome": str(outcome), "message": message})
 
 
-def tell(p: PoolEntity, view: View) -> None:
+def tell(pool: PoolEntity, view: View) -> None:
     """Tells what is new. The end comes only when all else has been taken: it closes the workflow."""
-    s = p.s
-    for counter, story in list(s.stories.items()):
+    state = pool.s
+    for counter, story in list(state.stories.items()):
         if not story.started:
             continue
         if story.outcome:
-            if not p.signals:
-                del s.stories[counter]
-                _send(p, counter, "end", _end(story))
-        elif counter == s.revision:
-            news = _news(p, story, view)
-            if news.steps or p.told_news != _but_time(news):
-                p.told_news = _but_time(news)
-                s.stories[counter] = story.model_copy(update={"untold": []})
-                _send(p, counter, "news", news)
+            if not pool.signals:
+                del state.stories[counter]
+                _send(pool, counter, "end", _end(story))
+        elif counter == state.revision:
+            news = _news(pool, story, view)
+            if news.steps or pool.told_news != _but_time(news):
+                pool.told_news = _but_time(news)
+                state.stories[counter] = story.model_copy(update={"untold": []})
+                _send(pool, counter, "news", news)
 
 
-def _news(p: PoolEntity, story: RolloutStory, view: View) -> RolloutNews:
-    s = p.s
-    gate = Gate.PAUSED if view.spec.paused else s.rollout.gate if s.rollout else Gate.OPEN
+def _news(pool: PoolEntity, story: RolloutStory, view: View) -> RolloutNews:
+    state = pool.s
+    gate = Gate.PAUSED if view.spec.paused else state.rollout.gate if state.rollout else Gate.OPEN
     return RolloutNews(
-        counts=_counts(s, view),
+        counts=_counts(state, view),
         steps=story.untold,
-        waits=s.waits,
+        waits=state.waits,
         gate=gate,
         stops_at=progress.stops_at(view),
         time=workflow.now(),
@@ -166,24 +166,24 @@ def _end(story: RolloutStory) -> RolloutEnd:
     )
 
 
-def _counts(s: PoolState, view: View) -> RolloutCounts:
+def _counts(state: PoolState, view: View) -> RolloutCounts:
     """The counts of the newest revision's rollout."""
     return RolloutCounts(
         replicas=view.limits.replicas,
         updated=len(view.new),
         available=len(view.new.keys() & view.available),
         old=view.old_left,
-        lost=max(0, s.rollout.lost) if s.rollout else 0,
+        lost=max(0, state.rollout.lost) if state.rollout else 0,
     )
 
 
-def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
+def end_former(pool: PoolEntity, revisions: Sequence[int]) -> None:
     """Ends rollouts of a former workflow of this pool, which nobody follows any longer."""
     words = "the pool's earlier workflow was ended by somebody"
     for counter in revisions:
-        _send(p, counter, "end", RolloutEnd(outcome=RolloutOutcome.FAILED, message=words, time=workflow.now()))
+        _send(pool, counter, "end", RolloutEnd(outcome=RolloutOutcome.FAILED, message=words, time=workflow.now()))
 
 
-def _send(p: PoolEntity, counter: int, name: str, message: RolloutNews | RolloutEnd) -> None:
-    handle = workflow.get_external_workflow_handle(rollout_id(p.s.cluster, p.s.name, counter))
-    p.signal(partial(handle.signal, name, message))
+def _send(pool: PoolEntity, counter: int, name: str, message: RolloutNews | RolloutEnd) -> None:
+    handle = workflow.get_external_workflow_handle(rollout_id(pool.s.cluster, pool.s.name, counter))
+    pool.signal(partial(handle.signal, name, message))

@@ -9,24 +9,29 @@ from itertools import islice
 
 from temporalio import workflow
 
-from workflows.pool.revise import but_class
+from workflows.fleet.revise import but_class
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import template as hot
     from planners.fleet.order import preserved
     from planners.fleet.pace import of
+    from planners.fleet.revisions import Revised, Wanted, revise, summaries, undo
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
+    from planners.pool import gates, progress
     from planners.pool.plan import complete
     from planners.pool.preservation import changed, slots, staying_failed
-    from planners.pool.rehearsal import LONGEST
+    from planners.pool.rehearsal import LONGEST, overridden, resumed
     from planners.pool.rehearsal import rehearse as rehearsed
     from planners.pool.repair import in_flight
-    from planners.pool.revisions import Revised, Wanted, gone_back_to, revise, undo
+    from planners.pool.undo import gone_back_to
     from planners.pool.view import ObservedPool, View
+    from resources.base import later
     from resources.fleet.member import Vm
+    from resources.fleet.rehearsal import Rehearsal, RehearsedStep
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import ClassSnapshot, Phase
-    from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
+    from resources.names import WORKER_POOL_LABEL, ZONE_LABEL
+    from resources.pool.intents import PoolQuestion, PoolSummary
     from resources.pool.state import PoolState
 
 WORK = 200_000
@@ -48,6 +53,7 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         deleted=s.deleted,
         revision=s.revision,
         machines=view.vms,
+        unborn=view.unborn,
         updated=len(view.new),
         available=len(view.available),
         unhealthy=sum(1 for m in view.active.values() if m.phase in (Phase.UNKNOWN, Phase.FAILED)),
@@ -61,86 +67,80 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         rollout=s.rollout,
         rolled_out=not s.deleted and bool(s.revisions) and complete(view),
         template_pending=len(hot.pending(members, s.template)),
-        revisions=_revisions(s),
+        revisions=summaries(s),
         waits=s.waits,
         parked=s.parked,
+        worker_pool=s.labels.get(WORKER_POOL_LABEL, ""),
+        zone=s.labels.get(ZONE_LABEL, ""),
     )
 
 
-def _revisions(s: PoolState) -> list[RevisionSummary]:
-    machines = Counter(m.revision for m in s.members.values())
-    return [
-        RevisionSummary(
-            revision=r.counter,
-            created=r.created,
-            machine_class=r.machine_class.name,
-            generation=r.machine_class.generation,
-            machines=machines[r.counter],
-            requested_by=r.requested_by,
-            reason=r.reason,
-        )
-        for r in s.revisions
-    ]
-
-
-def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int = HASH_VERSION) -> Rehearsal:
+def rehearse(state: PoolState, question: PoolQuestion, now: datetime, hashing: int = HASH_VERSION) -> Rehearsal:
     """Rehearses a change. `hashing`: the pool's, so that what it would do is what it does."""
-    spec = question.spec or s.spec
+    spec = question.spec or state.spec
     if question.replicas is not None:
         spec = spec.model_copy(update={"replicas": question.replicas})
-    if strangers := sorted(set(question.remove) - set(s.members)):
-        return Rehearsal(refused=f"pool {s.name} has no machine {', '.join(strangers)}")
+    if strangers := sorted({*question.remove, *question.keep} - set(state.members)):
+        return Rehearsal(refused=f"pool {state.name} has no machine {', '.join(strangers)}")
     try:
-        wanted = _wanted(s, question, now, hashing)
+        wanted = _wanted(state, question, now, hashing)
     except ValueError as e:
         return Rehearsal(refused=str(e))
-    revised = Revised(tuple(s.revisions), s.members, rolls=False)
+    revised = Revised(tuple(state.revisions), state.members, rolls=False)
     if wanted is not None:
         wanted = replace(wanted, hashing=hashing)
-        revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
+        revised = revise(state.revisions, state.members, wanted, state.spec.revision_history_limit, now)
     members, rolls = {**revised.members}, revised.rolls
+    for name in question.keep:
+        members[name] = members[name]._replace(preserved_until=later(now, state.spec.machine_preserve_timeout))
     for name in question.remove:
         members[name] = members[name]._replace(marked=now, removed=True)
     revision = revised.revisions[-1].counter if revised.revisions else 0
-    members, *_ = changed(View(ObservedPool(members, revision), spec, now), s.spec.auto_preserve_failed_max)
+    members, *_ = changed(View(ObservedPool(members, revision), spec, now), state.spec.auto_preserve_failed_max)
     observed = ObservedPool(
         members=members,
         revision=revision,
-        rollout=s.rollout if not rolls else None,
+        rollout=state.rollout if not rolls else None,
         back=bool(revised.revisions) and revised.revisions[-1].back,
-        unfinished=rolls or s.rolling_out,
-        pace=of(s.pace, revision),
-        deleted=s.deleted or question.delete,
-        cluster_paused=s.news is not None and s.news.paused,
-        reachable=not s.unseen,
+        gates=gates.of(state),
+        unfinished=rolls or state.rolling_out,
+        pace=of(state.pace, revision),
+        deleted=state.deleted or question.delete,
+        cluster_paused=state.news is not None and state.news.paused,
+        reachable=not state.unseen,
     )
-    if s.paused and not spec.paused:
+    if question.resume:
+        spec = spec.model_copy(update={"paused": False})
+        observed = resumed(observed, spec, now)
+    elif state.paused and not spec.paused:
         spec = spec.model_copy(update={"paused": True})
     longest = max(10, min(LONGEST, WORK // (len(members) + 1)))
     plans = list(islice(rehearsed(observed, spec, now), longest))
     olds = sum(1 for m in members.values() if m.revision != revision and not m.leaving)
-    hotly = wanted is not None and but_class(wanted.template) != but_class(s.revisions[-1].template)
+    hotly = wanted is not None and but_class(wanted.template) != but_class(state.revisions[-1].template)
     return Rehearsal(
         revision=revision,
         rolls=olds if rolls else 0,
         hot=sum(1 for m in members.values() if not m.leaving) if hotly else 0,
         plans=[[RehearsedStep(reason=x.reason, message=x.message) for x in made.steps] for made in plans if made.steps],
         waits=[RehearsedStep(reason=w.reason, message=w.message) for w in plans[-1].waits] if plans else [],
+        preserved=overridden(observed, plans, now),
+        overrides=progress.overrides(View(replace(observed, rollout=progress.follow(observed, spec, now)), spec, now)),
     )
 
 
-def _wanted(s: PoolState, question: PoolQuestion, now: datetime, hashing: int) -> Wanted | None:
+def _wanted(state: PoolState, question: PoolQuestion, now: datetime, hashing: int) -> Wanted | None:
     """What new machines would be made from, where that changes. Raises ValueError for an undo that is impossible."""
-    newest = s.revisions[-1] if s.revisions else None
+    newest = state.revisions[-1] if state.revisions else None
     if newest is None:
         return None
     if question.undo:
-        wanted = undo(s.revisions, question.to)
-        return replace(wanted, template=gone_back_to(wanted.template, s.spec))
+        wanted = undo(state.revisions, question.to)
+        return replace(wanted, template=gone_back_to(wanted.template, state.spec))
     if question.restart:
         return Wanted(newest.template, newest.machine_class, now.isoformat())
     template = question.spec.template if question.spec else newest.template
-    given, known = question.machine_class, s.machine_class or newest.machine_class
+    given, known = question.machine_class, state.machine_class or newest.machine_class
     if given is None or (given.name, _hash(given, hashing)) == (known.name, _hash(known, hashing)):
         return Wanted(template, newest.machine_class, newest.restart)
     return Wanted(template, given, newest.restart)

@@ -16,6 +16,7 @@ from workflows.entity import intent
 from workflows.fleet.life import live
 from workflows.pool import intents, story, views
 from workflows.pool.entity import PoolEntity
+from workflows.pool.gates import find_out
 from workflows.pool.marks import mark
 from workflows.pool.revise import take_class
 
@@ -23,11 +24,21 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Step
     from planners.words import some
     from resources.fleet.membership import MembersFound
+    from resources.fleet.rehearsal import Rehearsal
     from resources.intents import Intent
     from resources.machine.intents import DeleteIntent
     from resources.machine.state import ClassSnapshot
+    from resources.maintenance import FreezeIntent
     from resources.names import is_name
-    from resources.pool.intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
+    from resources.pool.intents import (
+        PoolIntent,
+        PoolQuestion,
+        PoolSummary,
+        ResumeIntent,
+        ScaleIntent,
+        UndoIntent,
+        VerdictIntent,
+    )
     from resources.pool.manifest import NAME_LENGTH
     from resources.pool.state import PoolState
 
@@ -80,6 +91,7 @@ class MachineDeploymentWorkflow(PoolEntity):
 
     def decided(self) -> None:
         mark(self)
+        find_out(self)
 
     def last_words(self) -> None:
         story.tell(self, self.view())
@@ -98,7 +110,7 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.query
     def rehearse(self, question: PoolQuestion) -> Rehearsal:
         """What the pool would do, by its own planner. A query leaves no history."""
-        return views.rehearse(self.s, question, workflow.now(), self.hashing)
+        return views.rehearse(self.s, question, max(workflow.now(), question.at or workflow.now()), self.hashing)
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
@@ -106,8 +118,12 @@ class MachineDeploymentWorkflow(PoolEntity):
     scale = intent(ScaleIntent, intents.scale, intents.refuse_scale)
     undo = intent(UndoIntent, intents.undo, intents.refuse_undo)
     pause = intent(Intent, intents.pause, intents.refuse_change)
-    resume = intent(Intent, intents.resume, intents.refuse_change)
+    resume = intent(ResumeIntent, intents.resume, intents.refuse_change)
     abort = intent(Intent, intents.abort, intents.refuse_abort)
+    approve = intent(VerdictIntent, intents.approve, intents.refuse_approve)
+    reject = intent(VerdictIntent, intents.reject, intents.refuse_verdict)
+    freeze = intent(FreezeIntent, intents.freeze, intents.refuse_change)
+    unfreeze = intent(Intent, intents.unfreeze, intents.refuse_change)
     restart = intent(Intent, intents.restart, intents.refuse_change)
     hibernate = intent(Intent, intents.hibernate, intents.refuse_change)
     wake = intent(Intent, intents.wake, intents.refuse_change)

@@ -91,5 +91,7 @@ def check_prefix(subnet: Subnet, prefix: str) -> str:
     except ValueError:
         raise Ec2Error("InvalidParameterValue", f"'{prefix}' is not a valid IPv6 prefix") from None
     if parsed.prefixlen != PREFIX_LENGTH or not parsed.subnet_of(ipv6_network(subnet)):
-        raise Ec2Error("InvalidParameterValue", f"Prefix {prefix} is no /{PREFIX_LENGTH} of the subnet's address range")
+        raise Ec2Error(
+            "InvalidParameterValue", f"Prefix {prefix} is not a /{PREFIX_LENGTH} of the subnet's address range"
+        )
     return str(parsed)

@@ -56,7 +56,8 @@ class Attachments:
             raise Ec2Error("MissingParameter", "The request must contain the parameter size or snapshotId")
         if kind not in ("gp2", "gp3") or not 1 <= params["Size"] <= MAX_SIZE[kind]:
             raise Ec2Error(
-                "InvalidParameterValue", f"Volume of {params['Size']}GiB of type {kind} is not possible here"
+                "InvalidParameterValue",
+                f"Volume of {params['Size']}GiB of type {kind} is not among those that the simulator makes",
             )
         spec = VolumeSpec(
             device="",

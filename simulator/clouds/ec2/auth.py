@@ -75,7 +75,9 @@ class Ec2Authenticator:
         match = AUTHORIZATION.fullmatch(header.strip())
         date = headers.get("X-Amz-Date", "")
         if match is None or not date:
-            raise Ec2Error("AuthFailure", "The Authorization header is not a Signature Version 4 one with X-Amz-Date")
+            raise Ec2Error(
+                "AuthFailure", "The request has no Signature Version 4 in its Authorization header, or no X-Amz-Date"
+            )
         credentials = self._credentials(match["key"], headers.get("X-Amz-Security-Token"))
         if (match["region"], match["service"]) != (self._world.region, service):
             raise Ec2Error(
@@ -156,7 +158,7 @@ def _check_date(date: str) -> None:
     try:
         sent = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.UTC)
     except ValueError:
-        raise Ec2Error("AuthFailure", f"X-Amz-Date '{date}' is no date of the form YYYYMMDDTHHMMSSZ") from None
+        raise Ec2Error("AuthFailure", f"X-Amz-Date '{date}' is not a date of the form YYYYMMDDTHHMMSSZ") from None
     if abs(time.time() - sent.timestamp()) > MAX_CLOCK_SKEW:
         raise Ec2Error("RequestExpired", f"Request has expired: it is dated {date}.")
 

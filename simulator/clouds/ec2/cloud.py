@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
-import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
+from simulator.clouds import CloudResource
+from simulator.clouds.base import SimulatedCloud, dumped
 from simulator.clouds.ec2.attachments import Attachments
 from simulator.clouds.ec2.auth import AccessKey, Ec2Authenticator, Session
 from simulator.clouds.ec2.context import Context
@@ -31,8 +27,6 @@ from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
 from simulator.kubelet.machine import Power as VmPower
 from simulator.kubelet.machine import Size
-
-log = logging.getLogger(__name__)
 
 SERVICE = "ec2"
 """The name in fault rules and the journal."""
@@ -70,11 +64,8 @@ class Ec2Vm:
         return f"aws:///{self.region}/{self.instance_id}"
 
 
-class Ec2Cloud:
-    """All state of the simulated accounts; what lies behind the API covers all of them.
-
-    Every method belongs to the event loop that serves it; nothing is locked.
-    """
+class Ec2Cloud(SimulatedCloud[Ec2Vm]):
+    """The simulated accounts."""
 
     service = SERVICE
 
@@ -87,12 +78,8 @@ class Ec2Cloud:
         terminate_delay: float = 0.0,
         terminated_visible: float = 3600.0,
     ) -> None:
-        self.frame = frame
-        frame.join(SERVICE)
+        super().__init__(frame)
         self.world = world or World()
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._subscribers: list[Callable[[Ec2Vm], None]] = []
         self.settings = Context(frame, self.world, boot_delay, terminate_delay, terminated_visible, self._wake.set)
         """Its delays may be changed at any time; they count for the next change of a state."""
         self._tags = Tags(self.settings, self._exists)
@@ -155,71 +142,41 @@ class Ec2Cloud:
     # -------------------------------------------------------------------------------------------------- time
 
     def settle(self) -> None:
-        """Makes every change of state whose time has come. Calls do it first; the background task does it when there
-        are none."""
         self._instances.settle()
+
+    def _due(self) -> Iterable[float | None]:
+        return (self._instances.next_due(),)
 
     def fast_forward(self) -> None:
         """Ends every change of state under way at once, whatever its delay. Terminated instances stay visible."""
         self._instances.fast_forward()
 
-    async def start(self) -> None:
-        """Starts the background task; once is enough, twice does no harm."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="ec2-clock")
-
-    async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    async def _run(self) -> None:
-        while True:
-            # Cleared before looking: a change that comes in between sets it again and is not slept over.
-            self._wake.clear()
-            self.settle()
-            due = self._instances.next_due()
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for: on Python 3.11 it swallows a cancellation that meets the event (gh-86296).
-                async with asyncio.timeout(None if due is None else max(0.0, due - time.time())):
-                    await self._wake.wait()
-
     # ------------------------------------------------------------------------------------- behind the curtain
-
-    def subscribe(self, callback: Callable[[Ec2Vm], None]) -> None:
-        """Calls back at each change of an instance's state, and at once for every living instance."""
-        self._subscribers.append(callback)
-        for vm in self.instances():
-            self._call(callback, vm)
 
     def instances(self, include_terminated: bool = False) -> list[Ec2Vm]:
         self.settle()
         every = self._instances.records.values()
         return [self._vm(i) for i in every if include_terminated or i.state != "terminated"]
 
+    def _living(self) -> Iterable[Ec2Vm]:
+        return self.instances()
+
     def has_vm(self, instance_id: str) -> bool:
         self.settle()
         return instance_id in self._instances.records
 
-    def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
-        """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.
-
-        Only kinds with something left are in it, so an empty answer means that nothing is left; reading a missing kind
-        gives an empty list.
-        """
+    def resources(self) -> list[CloudResource]:
+        """Instances that are terminated are there for as long as the API shows them."""
         self.settle()
-        living = [i.id for i in self._instances.records.values() if i.state != "terminated"]
-        left: defaultdict[str, list[str]] = defaultdict(list)
-        for kind, ids in (
-            ("instances", living),
-            ("volumes", list(self._volumes.records)),
-            ("networkInterfaces", list(self._network.records)),
-        ):
-            if tagged := [i for i in ids if self._tags.of(i).get(tag_key) == tag_value]:
-                left[kind] = tagged
-        return left
+        instances, tags = self._instances.records.values(), self._tags.of
+        return [
+            *(
+                CloudResource(i.id, "instances", dict(tags(i.id)), vm=True, gone=i.state == "terminated")
+                for i in instances
+            ),
+            *(CloudResource(i, "volumes", dict(tags(i))) for i in self._volumes.records),
+            *(CloudResource(i, "networkInterfaces", dict(tags(i))) for i in self._network.records),
+        ]
 
     def set_console(self, instance_id: str, text: str) -> None:
         """Appends to what GetConsoleOutput answers."""
@@ -237,21 +194,15 @@ class Ec2Cloud:
         if instance.state != "terminated":
             self._instances.enter(instance, "terminated", KILLED, "Server.InternalError")
 
+    def tag(self, resource_id: str, tags: dict[str, str]) -> None:
+        self._tags.write(resource_id, self._tags.merged(resource_id, tags))
+
     def _find(self, instance_id: str) -> Instance:
         self.settle()
         return find_one(INSTANCE, instance_id, self._instances.records.get)
 
     def _notify(self, instance: Instance) -> None:
-        vm = self._vm(instance)
-        for callback in tuple(self._subscribers):
-            self._call(callback, vm)
-
-    @staticmethod
-    def _call(callback: Callable[[Ec2Vm], None], vm: Ec2Vm) -> None:
-        try:
-            callback(vm)
-        except Exception:  # a listener's mistake must not turn into a failed call of somebody else
-            log.exception("a subscriber failed on %s (%s)", vm.instance_id, vm.state)
+        self._tell(self._vm(instance))
 
     def _vm(self, instance: Instance) -> Ec2Vm:
         tags = dict(self._tags.of(instance.id))
@@ -281,14 +232,14 @@ class Ec2Cloud:
     def dump(self) -> dict[str, Any]:
         """Everything that calls have made, fit for JSON. The world and the delays are not part of it."""
         return {
-            "instances": _dump(self._instances.records),
-            "volumes": _dump(self._volumes.records),
-            "networkInterfaces": _dump(self._network.records),
+            "instances": dumped(self._instances.records),
+            "volumes": dumped(self._volumes.records),
+            "networkInterfaces": dumped(self._network.records),
             "lastIpv4": dict(self._network.last_ipv4),
             "tags": {r: [s.model_dump(mode="json") for s in history] for r, history in self._tags.history.items()},
-            "tokens": _dump(self._launcher.tokens.launches),
-            "sessions": _dump(self.authenticator.sessions),
-            "accessKeys": _dump(self.authenticator.access_keys),
+            "tokens": dumped(self._launcher.tokens.launches),
+            "sessions": dumped(self.authenticator.sessions),
+            "accessKeys": dumped(self.authenticator.access_keys),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -306,7 +257,3 @@ class Ec2Cloud:
         for instance in list(self._instances.records.values()):
             if instance.state != "terminated":
                 self._notify(instance)
-
-
-def _dump(records: Mapping[str, BaseModel]) -> dict[str, Any]:
-    return {key: record.model_dump(mode="json") for key, record in records.items()}

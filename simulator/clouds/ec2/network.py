@@ -96,7 +96,7 @@ class Network:
     def subnet(self, interface: Interface) -> Subnet:
         subnet = self._context.world.subnet(interface.subnet_id)
         if subnet is None:
-            raise Ec2Error("InternalError", f"The world has no subnet {interface.subnet_id} any more")
+            raise Ec2Error("InternalError", f"The world no longer has subnet {interface.subnet_id}")
         return subnet
 
     def dns_name(self, private_ip: str) -> str:
@@ -326,7 +326,7 @@ class Network:
                 "MissingParameter", "Either the number of IPv6 addresses or the addresses must be specified."
             )
         if (named and counted) or (prefixes and prefix_count):
-            raise Ec2Error("InvalidParameterCombination", "Addresses may be named or counted, not both.")
+            raise Ec2Error("InvalidParameterCombination", "Specify either IPv6 addresses or their number, not both.")
         assigned, assigned_prefixes = self._assign(interface, named, counted, prefixes, prefix_count)
         return {
             "NetworkInterfaceId": interface.id,

@@ -104,7 +104,7 @@ def _read(spec: Row, world: World, zone: str | None) -> InterfaceSpec:
     ipv6 = tuple(check_ipv6(subnet, a["Ipv6Address"]) for a in spec.get("Ipv6Addresses", []) if "Ipv6Address" in a)
     count = spec.get("Ipv6AddressCount", 0)
     if ipv6 and count:
-        raise Ec2Error("InvalidParameterCombination", "Addresses may be named or counted, not both.")
+        raise Ec2Error("InvalidParameterCombination", "Specify either IPv6 addresses or their number, not both.")
     if (count or spec.get("Ipv6PrefixCount")) and subnet.ipv6_cidr is None:
         raise Ec2Error("InvalidParameterValue", f"The subnet '{subnet.id}' does not have an IPv6 CIDR block")
     if spec.get("PrimaryIpv6") and not (ipv6 or count):

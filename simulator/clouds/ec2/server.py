@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.clouds.ec2 import sts
 from simulator.clouds.ec2.auth import claimed_key
@@ -57,20 +56,6 @@ class Exchange:
         return self.error.status if self.error else 200
 
 
-class _Verb(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    instance_id: str = Field(alias="instanceId")
-
-
-class _SetConsole(_Verb):
-    text: str
-
-
-class _Impair(_Verb):
-    impaired: bool
-
-
 class Ec2(Ec2Cloud):
     """The simulated EC2: `app` is its HTTP side, the rest (see `Cloud`) is for tests and the hypervisor."""
 
@@ -93,7 +78,7 @@ class Ec2(Ec2Cloud):
         )
         self.app = web.Application()
         self.app.router.add_post("/", self._handle)
-        self.app.router.add_post("/_world/{verb}", self._handle_world)
+        self._serve_world(self.app, Ec2Error)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -174,26 +159,6 @@ class Ec2(Ec2Cloud):
             dropped=exchange.rule is not None and exchange.rule.drop,
             mutating=exchange.action in MUTATING and not exchange.params.get("DryRun"),
         )
-
-    async def _handle_world(self, request: web.Request) -> web.Response:
-        verb, body = request.match_info["verb"], await request.read()
-        try:
-            match verb:
-                case "set_console":
-                    console = _SetConsole.model_validate_json(body)
-                    self.set_console(console.instance_id, console.text)
-                case "impair":
-                    impair = _Impair.model_validate_json(body)
-                    self.impair(impair.instance_id, impair.impaired)
-                case "kill":
-                    self.kill(_Verb.model_validate_json(body).instance_id)
-                case _:
-                    return web.json_response({"error": f"no verb '{verb}': set_console, impair, kill"}, status=404)
-        except ValidationError as e:
-            return web.json_response({"error": json.loads(e.json(include_url=False))}, status=400)
-        except Ec2Error as e:
-            return web.json_response({"error": str(e)}, status=404)
-        return web.json_response({})
 
 
 def _without_secrets(params: Params) -> Params:

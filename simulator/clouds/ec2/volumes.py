@@ -208,5 +208,5 @@ def _performance(ebs: Row, name: str, volume_type: str, bounds: dict[str, tuple[
     least, most = bounds[volume_type]
     value = int(ebs.get(name, least))
     if not least <= value <= most:
-        raise Ec2Error("InvalidParameterValue", f"Volume {name.lower()} of {value} is not from {least} to {most}.")
+        raise Ec2Error("InvalidParameterValue", f"Volume {name.lower()} must be from {least} to {most}; it is {value}.")
     return value

@@ -81,7 +81,7 @@ def _decode(shape: Any, value: Any, path: str) -> Any:
                 raise Ec2Error("InvalidParameterValue", f"The parameter {path} must be a list")
             keys = sorted((k for k in value if k.isdigit()), key=int)
             if len(keys) != len(value):
-                raise Ec2Error("UnknownParameter", f"The parameter {path} has members that are no list indices")
+                raise Ec2Error("UnknownParameter", f"The parameter {path} has members that are not list indices")
             return [_decode(shape.member, value[k], path) for k in keys]
         case _:
             return _decode_scalar(shape, value, path)

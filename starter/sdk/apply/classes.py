@@ -12,11 +12,13 @@ from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
 from resources.manifests import MachineClass
 from resources.names import CLUSTER_ANNOTATION
+from resources.owner import POOL
 from starter.sdk.classes import Classes
 from starter.sdk.errors import NoAnswer, Refused
 from starter.sdk.machines.shelf import Machines
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
+from starter.sdk.spelling import counted
 from starter.sdk.starts import start_class
 
 CLASS_KIND = "machineclass"
@@ -62,6 +64,34 @@ class ClassPlan:
         if same_content(has, self.snapshot):
             return has
         return self.snapshot.model_copy(update={"generation": has.generation + 1})
+
+
+@dataclass(frozen=True)
+class OwnerTouched:
+    """What the edit of a class does to an owner of machines that uses it."""
+
+    name: str
+    rolls: int = 0
+    """Machines that the edit replaces."""
+    unknown: str = ""
+    """Why nobody can tell."""
+    deletes: str = ""
+    """Which preserved machines it deletes all the same."""
+    word: str = POOL.word
+    """What people call its kind."""
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"{self.word} {self.name}: the effect on it is not known: {self.unknown}"
+        if self.rolls:
+            words = f"rolls {self.word} {self.name}: {counted(self.rolls)} will be replaced"
+            return f"{words}; {self.deletes}" if self.deletes else words
+        return f"{self.word} {self.name}: no machine is replaced"
+
+    @property
+    def grave(self) -> bool:
+        """What one should know before it is done."""
+        return bool(self.rolls or self.unknown)
 
 
 @dataclass

@@ -6,26 +6,35 @@ The class's workflow judges what a class's field does, as it will when it is app
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from resources.control_plane.expansion import manifest_of
+from resources.control_plane.manifest import ControlPlaneMachineSetSpec
 from resources.effects import Effect, effects
+from resources.fleet.rehearsal import Rehearsal
+from resources.fleet.state import FleetState
 from resources.machine.manifest import Machine
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.machine_class.state import ClassPreview, users_words
+from resources.names import WORKER_POOL_ANNOTATION
 from resources.owner import is_owner
-from resources.pool.intents import Rehearsal
+from resources.pool.intents import PoolQuestion
 from resources.pool.manifest import MachineDeploymentSpec
+from starter.sdk.apply import worker_pool_diff
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
+from starter.sdk.apply.control_planes import CONTROL_PLANE_KIND, ControlPlanePlan
 from starter.sdk.apply.plan import ApplyPlan, ApplyStep
 from starter.sdk.apply.pools import POOL_KIND, PoolPlan
+from starter.sdk.apply.worker_pools import WorkerPoolPlan
 from starter.sdk.classes import SOME
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
-from starter.sdk.pools import rehearsal
+from starter.sdk.fleet import rehearsal
 from starter.sdk.results import Verb, snapshot_fields
 
 HOT = "hot update"
@@ -36,8 +45,10 @@ NOTHING = "affects no running VM"
 ROLL = "needs replacement (a rollout)"
 ROLL_OR_OUTDATED = "needs replacement (pools roll; single machines are Outdated)"
 POOL = "pool: no machine is replaced"
+CONTROL_PLANE = "control plane: no machine is replaced"
 PROVIDER_SPEC = "providerSpec"
 POOL_EFFECTS = dict(effects(MachineDeploymentSpec))
+CONTROL_PLANE_EFFECTS = dict(effects(ControlPlaneMachineSetSpec))
 EFFECT_WORDS = {Effect.POOL: POOL, Effect.HOT: HOT, Effect.HASH: ROLL, Effect.POST_START: ROLL, Effect.NONE: POOL}
 SHOWN = 60
 """Characters of a value; a longer one is cut."""
@@ -83,19 +94,37 @@ class ManifestDiff:
 
 async def differences(client: HostlerClient, plan: ApplyPlan) -> list[ManifestDiff]:
     """The differences of a plan, in the order in which it would be carried out; what is unchanged is left out."""
-    return [await _of(client, step) for step in plan.steps if step.verb is not Verb.UNCHANGED]
+    return [await _of(client, step, plan) for step in plan.steps if step.verb is not Verb.UNCHANGED]
 
 
-async def _of(client: HostlerClient, step: ApplyStep) -> ManifestDiff:
+async def _of(client: HostlerClient, step: ApplyStep, run: ApplyPlan) -> ManifestDiff:
     of = step.machine_class
+    if step.worker_pool is not None:
+        return await _of_worker_pool(client, step, step.worker_pool, run)
+    if step.removed is not None:
+        where = {"cluster": step.removed.state.cluster}
+        refusals, more = await _rehearsed(partial(client.pools.rehearse, step.name, PoolQuestion(delete=True), **where))
+        return ManifestDiff(step.kind, step.name, step.verb, refusals=refusals, more=more, note=step.note)
     if step.kind == "machineclass" and of is not None:
         return _of_class(step, of)
     if step.pool is not None and step.pool.state is not None:
         return await _of_pool(client, step.pool)
+    if step.control_plane is not None and step.control_plane.state is not None:
+        return await _of_control_plane(client, step.control_plane)
     if step.former is not None and step.wanted is not None and of is not None:
         return await _of_machine(client, step, step.former, step.wanted, of)
     note = "its values, which are not shown" if step.kind == "secret" and step.verb is Verb.CONFIGURED else step.note
     return ManifestDiff(step.kind, step.name, step.verb, note=note)
+
+
+async def _of_worker_pool(client: HostlerClient, step: ApplyStep, plan: WorkerPoolPlan, run: ApplyPlan) -> ManifestDiff:
+    before, after = worker_pool_diff.spec_of(plan)
+    fields = []
+    for path, old, new in changes(before, after) if before is not None else ():
+        does = EFFECT_WORDS[worker_pool_diff.effect(plan, path)]
+        fields.append(FieldChange(f"spec.{path}", old, new, does))
+    more = tuple(await worker_pool_diff.zone_lines(plan, client.pools, run))
+    return ManifestDiff(step.kind, step.name, step.verb, tuple(fields), note=step.note, more=more)
 
 
 def _of_class(step: ApplyStep, of: ClassPlan) -> ManifestDiff:
@@ -108,10 +137,10 @@ def _of_class(step: ApplyStep, of: ClassPlan) -> ManifestDiff:
     fields += [FieldChange(*c, NOTHING) for c in changes(before, after, "metadata")]
     users = sorted(of.state.users) if of.new_content else []
     machines = tuple(u for u in users if not is_owner(u))
-    if step.pools:
+    if step.owners:
         fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""
-    more = tuple(str(pool) for pool in step.pools)
+    more = tuple(str(owner) for owner in step.owners)
     return ManifestDiff(step.kind, step.name, step.verb, tuple(fields), refusals, machines, note, more)
 
 
@@ -135,17 +164,44 @@ async def _of_machine(
 
 
 async def _of_pool(client: HostlerClient, plan: PoolPlan) -> ManifestDiff:
-    former, meta, of = plan.state, plan.manifest.metadata, plan.of
+    assert plan.state is not None
+    before, after = _plain(plan.state.spec), _plain(plan.spec)
+    fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(before, after, "spec")]
+    rehearsed = partial(client.pools.rehearse, plan.name, plan.question, cluster=plan.cluster)
+    return await _of_owner(client, POOL_KIND, plan, plan.state, fields, rehearsed)
+
+
+async def _of_control_plane(client: HostlerClient, plan: ControlPlanePlan) -> ManifestDiff:
+    """In the words of a manifest with a class of ours, which both forms come to."""
+    former = plan.state
     assert former is not None
-    fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(_plain(former.spec), _plain(plan.spec))]
-    fields = [replace(f, path=f"spec.{f.path}") for f in fields]
-    before = {"labels": former.labels, "annotations": former.annotations, "namespace": former.namespace}
+    has = former.machine_class.provider if former.machine_class else plan.of.snapshot.provider
+    before, after = (
+        _plain(manifest_of(spec, provider, plan.manifest.metadata).spec)
+        for spec, provider in ((former.spec, has), (plan.spec, plan.of.snapshot.provider))
+    )
+    fields = [FieldChange(*c, _marked(c[0], CONTROL_PLANE_EFFECTS)) for c in changes(before, after, "spec")]
+    rehearsed = partial(client.control_planes.rehearse, plan.name, plan.question, cluster=plan.cluster)
+    return await _of_owner(client, CONTROL_PLANE_KIND, plan, former, fields, rehearsed)
+
+
+async def _of_owner(
+    client: HostlerClient,
+    kind: str,
+    plan: PoolPlan | ControlPlanePlan,
+    former: FleetState,
+    fields: list[FieldChange],
+    rehearsed: Callable[[], Awaitable[Rehearsal]],
+) -> ManifestDiff:
+    """`fields`: those of its spec that differ."""
+    meta, of = plan.manifest.metadata, plan.of
+    before = {"labels": former.labels, "annotations": _shown_ones(former.annotations), "namespace": former.namespace}
     after = {
         "labels": meta.labels,
-        "annotations": own_annotations(meta.annotations),
+        "annotations": _shown_ones(own_annotations(meta.annotations)),
         "namespace": meta.namespace,
     }
-    fields += [FieldChange(*c, POOL) for c in changes(before, after, "metadata")]
+    fields = [*fields, *(FieldChange(*c, POOL) for c in changes(before, after, "metadata"))]
     has = former.machine_class
     if has is not None and has.name != of.name:
         preview, why_not = await _preview(client, of, has)
@@ -153,27 +209,38 @@ async def _of_pool(client: HostlerClient, plan: PoolPlan) -> ManifestDiff:
             replace(c, effect=ROLL) if c.effect == REPLACE else c
             for c in class_changes(has, of.snapshot, preview, why_not)
         ]
-    refusals, more = await _rehearsed(client, plan)
-    return ManifestDiff(POOL_KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
+    if kind == CONTROL_PLANE_KIND:
+        fields = [replace(f, effect=CONTROL_PLANE) if f.effect == POOL else f for f in fields]
+    refusals, more = await _rehearsed(rehearsed)
+    return ManifestDiff(kind, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
 
 
-async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why the pool would not accept it, and what it would do."""
+def _shown_ones(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Without the record of the worker pool, whose fields have lines of their own."""
+    return {key: value for key, value in annotations.items() if key != WORKER_POOL_ANNOTATION}
+
+
+async def _rehearsed(ask: Callable[[], Awaitable[Rehearsal]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the owner would not accept it, and what it would do."""
     try:
-        found: Rehearsal = await client.pools.rehearse(plan.name, plan.question, cluster=plan.cluster)
+        found = await ask()
     except HostlerError as e:
         return (), (f"what it would do is not known: {e}",)
     return ((found.refused,), ()) if found.refused else ((), tuple(rehearsal.lines(found)))
 
 
 def _pool_effect(path: str) -> str:
-    """The effect of a field of a pool's spec: by its own mark, or that of the nearest field above it, or the strongest
-    of those below."""
-    plain = re.sub(r"\[\d+\]", "[]", path)
-    above = [p for p in POOL_EFFECTS if _within(plain, p) and len(p) <= len(plain)]
+    return _marked(path, POOL_EFFECTS)
+
+
+def _marked(path: str, known: Mapping[str, Effect]) -> str:
+    """The effect of a field of an owner's spec: by its own mark, or that of the nearest field above it, or the
+    strongest of those below."""
+    plain = re.sub(r"\[\d+\]", "[]", path.removeprefix("spec."))
+    above = [p for p in known if _within(plain, p) and len(p) <= len(plain)]
     if above:
-        return EFFECT_WORDS[POOL_EFFECTS[max(above, key=len)]]
-    below = {e for p, e in POOL_EFFECTS.items() if _within(plain, p)}
+        return EFFECT_WORDS[known[max(above, key=len)]]
+    below = {e for p, e in known.items() if _within(plain, p)}
     worst = next((e for e in (Effect.HASH, Effect.HOT) if e in below), Effect.POOL)
     return EFFECT_WORDS[worst]
 

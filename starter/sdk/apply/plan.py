@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,21 +12,43 @@ from typing import TYPE_CHECKING, TypeVar
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.machine.manifest import Machine
+from resources.control_plane.expansion import Expanded, expand
+from resources.control_plane.manifest import ControlPlaneMachineSet
+from resources.machine.manifest import USER_DATA, Machine
 from resources.machine.state import ApplyIntent, ClassSnapshot, MachineState, Phase
-from resources.manifests import Loaded, MachineClass, Secret
+from resources.manifests import ClusterManifest, Loaded, MachineClass, Secret
 from resources.pool.manifest import MachineDeployment
+from resources.words import utc
+from resources.worker_pool.manifest import WorkerPool
 from starter.sdk import parallel
-from starter.sdk.apply.classes import ClassPlan, ClassPlanner, own_annotations, same_content
-from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner, PoolTouched
+from starter.sdk.apply.classes import (
+    CLASS_KIND,
+    ClassPlan,
+    ClassPlanner,
+    OwnerTouched,
+    own_annotations,
+    same_content,
+)
+from starter.sdk.apply.control_planes import CONTROL_PLANE_KIND, ControlPlanePlan, ControlPlanePlanner
+from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner
+from starter.sdk.apply.worker_pools import (
+    WORKER_POOL_KIND,
+    WorkerPoolPlan,
+    WorkerPoolPlanner,
+    expanded,
+    leaving,
+    resolved,
+)
 from starter.sdk.classes import Classes
 from starter.sdk.clusters import Clusters
+from starter.sdk.control_plane.shelf import ControlPlanes
 from starter.sdk.entity import EntityKey
 from starter.sdk.errors import HostlerError, Refused, translated
 from starter.sdk.machines.shelf import Machines
-from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Life, Verb
+from starter.sdk.secrets import CannotLook, Looked, look, needed, odd
 from starter.sdk.starts import start_cluster, start_machine
+from starter.sdk.worker_pools import WorkerPools, ZoneFound
 
 if TYPE_CHECKING:
     from starter.sdk.apply.sources import SecretSource
@@ -50,8 +72,14 @@ class ApplyStep:
     wanted: Machine | None = None
     pool: PoolPlan | None = None
     """For a pool: itself."""
-    pools: tuple[PoolTouched, ...] = ()
-    """For a changed class: what the change does to the pools that use it."""
+    control_plane: ControlPlanePlan | None = None
+    """For a control plane: itself."""
+    owners: tuple[OwnerTouched, ...] = ()
+    """For a changed class: what the change does to the pools and the control plane that use it."""
+    removed: ZoneFound | None = None
+    """For a pool that is deleted: the zone that its worker pool no longer has."""
+    worker_pool: WorkerPoolPlan | None = None
+    """For a worker pool: itself. It needs no step of its own: its classes and pools have theirs."""
 
     def told(self, note: str = "", verb: Verb | None = None) -> Applied:
         return Applied(self.kind, self.name, verb or self.verb, note or self.note)
@@ -59,31 +87,42 @@ class ApplyStep:
 
 @dataclass
 class ApplyPlan:
-    """Steps in the order in which they are done: Secrets, clusters, classes, pools, machines."""
+    """Steps in the order in which they are done: Secrets, clusters, classes, pools, control planes, machines,
+    removals."""
 
     secrets: list[ApplyStep] = field(default_factory=list)
     clusters: list[ApplyStep] = field(default_factory=list)
+    worker_pools: list[ApplyStep] = field(default_factory=list)
     classes: list[ApplyStep] = field(default_factory=list)
     pools: list[ApplyStep] = field(default_factory=list)
+    control_planes: list[ApplyStep] = field(default_factory=list)
     machines: list[ApplyStep] = field(default_factory=list)
+    removals: list[ApplyStep] = field(default_factory=list)
+    """What a worker pool no longer has: pools of zones that were taken out, and classes that nobody uses."""
+    warnings: list[str] = field(default_factory=list)
+    """What does not hold it up, and yet will be missed: it may come later."""
 
     @property
     def steps(self) -> list[ApplyStep]:
-        return [*self.secrets, *self.clusters, *self.classes, *self.pools, *self.machines]
+        before = [*self.secrets, *self.clusters, *self.worker_pools, *self.classes]
+        return [*before, *self.pools, *self.control_planes, *self.machines, *self.removals]
 
     async def execute(self) -> AsyncIterator[Applied]:
         """Does every step and reports each as soon as it and those before it are done.
 
-        A failed Secret, cluster or class ends it; a failed pool or machine does not hold up the others. Raises
-        HostlerError with every failure at the end, and Refused before anything is done where a class will not be taken.
+        A failed Secret, cluster or class ends it; what fails after these does not hold up the others, but nothing is
+        removed then. Raises HostlerError with every failure at the end, and Refused before anything is done where a
+        class will not be taken.
         """
         self.judge()
-        for step in (*self.secrets, *self.clusters, *self.classes):
+        for step in (*self.secrets, *self.clusters, *self.worker_pools, *self.classes):
             yield await _run(step)
         failures: list[str] = []
-        for steps in (self.pools, self.machines):
+        for steps in (self.pools, self.control_planes, self.machines):
             async for applied in _side_by_side(steps, failures):
                 yield applied
+        async for applied in _side_by_side([] if failures else self.removals, failures):
+            yield applied
         if failures:
             raise Refused("\n".join(failures))
 
@@ -114,36 +153,58 @@ class Planner:
     """Makes one Plan. `cluster` overrides what the manifests say."""
 
     def __init__(
-        self, machines: Machines, pools: Pools, classes: Classes, clusters: Clusters, cluster: str | None
+        self,
+        machines: Machines,
+        workers: WorkerPools,
+        control_planes: ControlPlanes,
+        classes: Classes,
+        clusters: Clusters,
+        cluster: str | None,
     ) -> None:
         self._connection = machines.connection
         self._settings = machines.settings
         self._machines = machines
         self._clusters = clusters
         self._cluster = cluster
-        self._classes = ClassPlanner(classes, machines, pools)
-        self._pools = PoolPlanner(pools)
+        self._classes = ClassPlanner(classes, machines, workers.pools)
+        self._pools = PoolPlanner(workers.pools)
+        self._workers = WorkerPoolPlanner(workers)
+        self._control_planes = ControlPlanePlanner(control_planes)
 
     async def plan(self, loaded: Loaded) -> ApplyPlan:
         """Makes the plan. Raises Refused with everything that is wrong, one line each."""
+        workers = await self._worker_pools(resolved(loaded))
+        loaded = expanded(loaded, workers)
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}
         pools = {(self._cluster_of(p), p.metadata.name): p for p in loaded.pools}
+        sets = {(self._cluster_of(s), s.metadata.name): (s, expand(s)) for s in loaded.control_planes}
+        made = [e.machine_class for _, e in sets.values() if e.machine_class is not None]
+        loaded = replace(loaded, classes=[*loaded.classes, *made])
         manifests = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
         self._no_twins(loaded)
-        clusters = {cluster for cluster, _ in (*machines, *pools, *manifests)}
+        clusters = {cluster for cluster, _ in (*machines, *pools, *sets, *manifests)}
         self._known(clusters)
         plan = ApplyPlan(secrets=await self._plan_secrets(loaded.secrets))
         named = {(cluster, m.spec.class_.name) for (cluster, _), m in machines.items()}
         named |= {(cluster, p.spec.template.spec.class_.name) for (cluster, _), p in pools.items()}
+        named |= {(cluster, e.spec.template.spec.class_.name) for (cluster, _), (_, e) in sets.items()}
         await gather(partial(self._classes.add, *key, manifests.get(key)) for key in sorted(named | set(manifests)))
-        plan.classes = [await self._class_step(self._classes.plans[key], pools) for key in manifests]
+        plan.classes = [await self._class_step(self._classes.plans[key], pools, sets) for key in manifests]
         plan.pools = await gather(partial(self._pool_step, key, pool) for key, pool in pools.items())
+        plan.control_planes = await gather(partial(self._control_plane_step, key, *of) for key, of in sets.items())
         plan.machines = await gather(partial(self.machine, key, machine) for key, machine in machines.items())
         plan.clusters = await gather(partial(self._cluster_step, c) for c in sorted(clusters))
         plan.clusters = [s for s in plan.clusters if s.verb is not Verb.UNCHANGED]
+        plan.worker_pools = [
+            ApplyStep(WORKER_POOL_KIND, of.name, of.verb, worker_pool=of, note=f"{len(of.expansion.zones)} zones")
+            for of in workers
+        ]
+        plan.removals = [step for of in workers for step in self._removals(of)]
+        shares = [f"workerpool {of.name}: {line}" for of in workers for line in of.expansion.warnings]
+        plan.warnings = [*shares, *await self._missing_secrets(loaded)]
         return plan
 
-    def _cluster_of(self, manifest: Machine | MachineClass | MachineDeployment) -> str:
+    def _cluster_of(self, manifest: ClusterManifest) -> str:
         return self._connection.cluster_of(manifest, self._cluster)
 
     def _known(self, clusters: set[str]) -> None:
@@ -155,6 +216,7 @@ class Planner:
     def _no_twins(self, loaded: Loaded) -> None:
         keys = [f"machine {m.metadata.name} of cluster {self._cluster_of(m)}" for m in loaded.machines]
         keys += [f"pool {p.metadata.name} of cluster {self._cluster_of(p)}" for p in loaded.pools]
+        keys += [f"the control plane of cluster {self._cluster_of(s)}" for s in loaded.control_planes]
         keys += [f"machineclass {c.metadata.name} of cluster {self._cluster_of(c)}" for c in loaded.classes]
         keys += [f"secret {s.metadata.namespace}/{s.metadata.name}" for s in loaded.secrets]
         twins = [key for key, count in Counter(keys).items() if count > 1]
@@ -170,6 +232,32 @@ class Planner:
 
         async with open_source(self._settings) as source:
             return [await self._secret_step(source, s) for s in secrets]
+
+    async def _missing_secrets(self, loaded: Loaded) -> list[str]:
+        """The Secrets that a class of these files names, and that are neither in the source nor in the files; and what
+        looks wrong with the user data in them."""
+        given = {(s.metadata.namespace, s.metadata.name): s.plain() for s in loaded.secrets}
+        users = {one: of.metadata.name for of in loaded.classes for one in needed(self._settings, of)}
+        wanted = [one for one in users if (one.namespace, one.name) not in given]
+        found = {
+            one: f"in these files has no key {one.key!r}"
+            for one in users.keys() - wanted
+            if one.key and one.key not in given[one.namespace, one.name]
+        }
+        there = [one for one in users if one not in wanted]
+        doubtful = {one: words for one in there if (words := odd(one, given[one.namespace, one.name]))}
+        try:
+            looked = await look(self._settings, wanted) if wanted else Looked({}, {})
+        except CannotLook as e:
+            names = ", ".join(sorted({str(one) for one in wanted}))
+            lines = [] if e.by_design else [f"could not look whether {names} exists: {e}"]
+        else:
+            found, doubtful, lines = found | looked.missing, doubtful | looked.odd, []
+        lines += [
+            f"machineclass {users[one]}: {one} {what}: its machines wait for it (CredentialsMissing)"
+            for one, what in found.items()
+        ]
+        return lines + [f"machineclass {users[one]}: {one}: {USER_DATA}: {what}" for one, what in doubtful.items()]
 
     async def _secret_step(self, source: SecretSource, secret: Secret) -> ApplyStep:
         from starter.sdk.apply.sources import open_source
@@ -196,10 +284,12 @@ class Planner:
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
-    async def _class_step(self, plan: ClassPlan, pools: Mapping[EntityKey, MachineDeployment]) -> ApplyStep:
+    async def _class_step(
+        self, plan: ClassPlan, pools: Mapping[EntityKey, MachineDeployment], sets: Collection[EntityKey]
+    ) -> ApplyStep:
         run = None if plan.verb is Verb.UNCHANGED else partial(self._classes.carry_out, plan)
-        touched = tuple(await self._pools.touched(plan, pools))
-        return ApplyStep("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
+        touched = (*await self._pools.touched(plan, pools), *await self._control_planes.touched(plan, sets))
+        return ApplyStep("machineclass", plan.name, plan.verb, run=run, machine_class=plan, owners=touched)
 
     def _class_of(self, key: EntityKey, manifest: Machine, state: MachineState | None) -> ClassPlan:
         """The class of a machine. Raises Refused where nothing is known of the class, except by the machine itself."""
@@ -223,6 +313,52 @@ class Planner:
             raise Refused(f"pool {name}: {e}") from None
         run = partial(self._pools.carry_out, plan) if plan.told else None
         return ApplyStep(POOL_KIND, name, plan.verb, plan.note, run, plan.of, pool=plan)
+
+    # -- control planes -----------------------------------------------------------------------------------------------
+
+    async def _control_plane_step(
+        self, key: EntityKey, manifest: ControlPlaneMachineSet, comes_to: Expanded
+    ) -> ApplyStep:
+        """The step of a control plane. Raises Refused in its name."""
+        of = self._classes.plans.get((key[0], comes_to.spec.template.spec.class_.name))
+        try:
+            plan = await self._control_planes.plan(key, manifest, comes_to, of)
+        except Refused as e:
+            raise Refused(f"controlplane {key[1]}: {e}") from None
+        run = partial(self._control_planes.carry_out, plan) if plan.told else None
+        return ApplyStep(CONTROL_PLANE_KIND, plan.name, plan.verb, plan.note, run, plan.of, control_plane=plan)
+
+    # -- worker pools -------------------------------------------------------------------------------------------------
+
+    async def _worker_pools(self, manifests: Sequence[WorkerPool]) -> list[WorkerPoolPlan]:
+        keys = [(self._cluster_of(m), m.metadata.name) for m in manifests]
+        self._known({cluster for cluster, _ in keys})
+        if twins := [f"workerpool {name} of cluster {c}" for (c, name), n in Counter(keys).items() if n > 1]:
+            raise Refused(f"{', '.join(twins)}: given more than once; keep only one of them")
+        return await gather(partial(self._workers.plan, k, m) for k, m in zip(keys, manifests, strict=True))
+
+    def _removals(self, of: WorkerPoolPlan) -> list[ApplyStep]:
+        """The pools of zones that were taken out, and the classes that nobody uses any longer."""
+
+        async def pool(zone: ZoneFound) -> Applied:
+            why = f"zone {zone.zone} was taken out of worker pool {of.name}"
+            sent = await self._pools.pools.delete(zone.name, reason=why, cluster=of.cluster)
+            return Applied(POOL_KIND, zone.name, Verb.DELETED, sent.message)
+
+        async def unused(name: str) -> Applied:
+            await self._classes.classes.delete(name, reason="nobody uses it any longer", cluster=of.cluster)
+            return Applied(CLASS_KIND, name, Verb.DELETED, "nobody uses it any longer")
+
+        return [
+            *(
+                ApplyStep(POOL_KIND, zone.name, Verb.DELETED, leaving(of, zone), partial(pool, zone), removed=zone)
+                for zone in of.removed
+            ),
+            *(
+                ApplyStep(CLASS_KIND, name, Verb.DELETED, "nobody uses it any longer", partial(unused, name))
+                for name in of.unused
+            ),
+        ]
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -332,9 +468,7 @@ def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, na
 
 def _of_former(name: str, former: Life) -> str:
     """The note on a new machine of a name that was used before."""
-    note = (
-        f"the earlier machine of this name has been gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
-    )
+    note = f"the earlier machine of this name has been gone since {utc(former.closed)}; this is a new one"
     if former.status not in ("COMPLETED", "FAILED"):  # a failed one was refused at its beginning, and owned nothing
         note += (
             f". Somebody ended the earlier one's workflow ({former.status}): its VM may still exist; `hostler get "

@@ -14,14 +14,16 @@ from resources.owner import Owner
 from resources.pool.intents import PoolIntent, PoolQuestion
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 from resources.pool.state import PoolState
+from resources.words import utc
 from starter.sdk import parallel
-from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
+from starter.sdk.apply import owners
+from starter.sdk.apply.classes import ClassPlan, OwnerTouched
 from starter.sdk.entity import EntityKey
 from starter.sdk.errors import HostlerError, NotFound, Refused
+from starter.sdk.fleet.rehearsal import deletes
 from starter.sdk.pools.results import PoolDescription
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
-from starter.sdk.spelling import counted
 from starter.sdk.starts import start_pool
 
 POOL_KIND = "machinedeployment"
@@ -54,32 +56,7 @@ class PoolPlan:
     @property
     def question(self) -> PoolQuestion:
         """Asks what the pool would do with this."""
-        return PoolQuestion(
-            spec=self.spec, machine_class=self.of.for_user(self.state.machine_class if self.state else None)
-        )
-
-
-@dataclass(frozen=True)
-class PoolTouched:
-    """What the edit of a class does to a pool that uses it."""
-
-    pool: str
-    rolls: int = 0
-    """Machines that the edit replaces."""
-    unknown: str = ""
-    """Why nobody can tell."""
-
-    def __str__(self) -> str:
-        if self.unknown:
-            return f"pool {self.pool}: the effect on it is not known: {self.unknown}"
-        if self.rolls:
-            return f"rolls pool {self.pool}: {counted(self.rolls)} will be replaced"
-        return f"pool {self.pool}: no machine is replaced"
-
-    @property
-    def grave(self) -> bool:
-        """What one should know before it is done."""
-        return bool(self.rolls or self.unknown)
+        return PoolQuestion(spec=self.spec, machine_class=owners.class_for(self))
 
 
 @dataclass
@@ -94,7 +71,7 @@ class PoolPlanner:
         found = await self.pools.find(name, cluster=cluster)
         state = await self.pools.current(name, cluster=cluster) if found and found.running else None
         if of is None:
-            of = _own_class(cluster, manifest.spec.template.spec.class_.name, state)
+            of = owners.own_class(cluster, manifest.spec.template.spec.class_.name, state, "the pool")
         if state is None:
             note = _of_former(found) if found is not None else ""
             return PoolPlan(name, cluster, Verb.CREATED, manifest, of, note=note)
@@ -103,7 +80,8 @@ class PoolPlanner:
                 f"it is being deleted: wait until it is gone (hostler wait pool {name} --for=deleted), then apply again"
             )
         note = kept_words(manifest, state)
-        return _change(PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note), state)
+        plan = PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note)
+        return owners.changed(plan, state, Owner(name=name))
 
     async def carry_out(self, plan: PoolPlan) -> Applied:
         if plan.state is None:
@@ -114,47 +92,33 @@ class PoolPlanner:
         # As it is by now: somebody who has scaled it since our look, or made it, must not lose that to a manifest
         # without replicas.
         now = await self.pools.current(plan.name, cluster=plan.cluster)
-        plan, meta = replace(plan, state=now or plan.state), plan.manifest.metadata
+        plan = replace(plan, state=now or plan.state)
         intent = PoolIntent(
             **self.pools.connection.by(),
             spec=plan.spec,
-            machine_class=plan.of.for_user(plan.state.machine_class if plan.state else None),
-            namespace=meta.namespace,
-            labels=meta.labels,
-            annotations=own_annotations(meta.annotations),
+            machine_class=owners.class_for(plan),
+            **owners.metadata_of(plan.manifest.metadata),
         )
         sent = await self.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
-        verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
-        words = sent.message.removeprefix(verb).lstrip("; ")
+        verb, words = owners.verdict(sent.message)
         return Applied(
             POOL_KIND, plan.name, verb, "; ".join(filter(None, [words, kept_words(plan.manifest, plan.state)]))
         )
 
     async def _start(self, plan: PoolPlan) -> Applied:
-        here, meta = self.pools.connection, plan.manifest.metadata
-        state = PoolState(
-            name=plan.name,
-            cluster=plan.cluster,
-            namespace=meta.namespace,
-            labels=meta.labels,
-            annotations=own_annotations(meta.annotations),
-            spec=plan.spec,
-            machine_class=plan.of.snapshot,
-            requested_by=here.requested_by,
-            queue_prefix=here.settings.queue_prefix,
-            timings=here.settings.timings,
-        )
+        here = self.pools.connection
+        state = PoolState(name=plan.name, cluster=plan.cluster, **owners.first_state(plan, here))
         await start_pool(here.temporal, state, created=datetime.now(UTC))
         return Applied(POOL_KIND, plan.name, Verb.CREATED, plan.note)
 
-    async def touched(self, of: ClassPlan, manifests: Mapping[EntityKey, MachineDeployment]) -> list[PoolTouched]:
+    async def touched(self, of: ClassPlan, manifests: Mapping[EntityKey, MachineDeployment]) -> list[OwnerTouched]:
         """What the edit of a class does to the pools that use it, each as it will be after this run. A pool of
         `manifests` that takes another class is left out: it has a line of its own."""
         if of.state is None or not of.new_content:
             return []
         pools = pools_of(of.state.users)
 
-        async def one(pool: str) -> PoolTouched | None:
+        async def one(pool: str) -> OwnerTouched | None:
             manifest = manifests.get((of.cluster, pool))
             if manifest is not None and manifest.spec.template.spec.class_.name != of.name:
                 return None
@@ -166,8 +130,8 @@ class PoolPlanner:
             except NotFound:
                 return None  # it has gone since; its class has not heard of that yet
             except HostlerError as e:
-                return PoolTouched(pool, unknown=str(e))
-            return PoolTouched(pool, found.rolls, found.refused)
+                return OwnerTouched(pool, unknown=str(e))
+            return OwnerTouched(pool, found.rolls, found.refused, "".join(deletes(found)))
 
         return [t for t in await parallel.each(partial(one, p) for p in pools) if t is not None]
 
@@ -189,40 +153,9 @@ def kept_words(manifest: MachineDeployment, state: PoolState | None) -> str:
     return "; ".join([*words, *(["rollouts stay paused"] if kept.get("paused") else [])])
 
 
-def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
-    """The change of a pool. What only its class changes, the class tells it; all else is told here."""
-    meta, of = plan.manifest.metadata, plan.of
-    own = (
-        plan.spec.model_dump(mode="json", by_alias=True) != state.spec.model_dump(mode="json", by_alias=True)
-        or (meta.namespace, meta.labels) != (state.namespace, state.labels)
-        or own_annotations(meta.annotations) != state.annotations
-    )
-    if own:
-        return plan
-    has = state.machine_class
-    if has is not None and has.name == of.name and same_content(has, of.snapshot):
-        return replace(plan, verb=Verb.UNCHANGED, told=False)
-    if of.tells(Owner(name=plan.name).user):
-        if not of.new_content:
-            return replace(plan, verb=Verb.UNCHANGED, told=False)
-        return replace(plan, note="; ".join(filter(None, ["its class tells it", plan.note])), told=False)
-    return plan
-
-
-def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:
-    """The class that the pool has, of which nothing else is known. Raises Refused for any other."""
-    has = state.machine_class if state else None
-    if has is not None and has.name == name:
-        return ClassPlan(name, cluster, Verb.UNCHANGED, has)
-    another = f"; the pool has another one ({has.name})" if has else ""
-    raise Refused(
-        f"class {name!r} is in none of the files and was not applied before{another}: add the MachineClass (-f)"
-    )
-
-
 def _of_former(found: PoolDescription) -> str:
     """The note on a new pool of a name that was used before."""
-    note = f"the earlier pool of this name has been gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    note = f"the earlier pool of this name has been gone since {utc(found.ended)}; this is a new one"
     if found.status != "COMPLETED":
         note += (
             f". Somebody ended the earlier one's workflow ({found.status}): its machines that still exist are taken "

@@ -26,6 +26,13 @@ CONFLICTS = 3
 
 
 class SecretSource(Protocol):
+    @property
+    def place(self) -> str:
+        """What people call the source."""
+
+    async def read(self, namespace: str, name: str) -> dict[str, bytes] | None:
+        """The values of a Secret, to be forgotten at once; None where there is none."""
+
     async def compare(self, secret: Secret) -> Verb:
         """What `write` would do."""
 
@@ -62,6 +69,15 @@ class KubernetesSource:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
+
+    @property
+    def place(self) -> str:
+        return f"cluster {self._kube.name}"
+
+    async def read(self, namespace: str, name: str) -> dict[str, bytes] | None:
+        found = await self._kube.find(secret_path(namespace, name))
+        data = None if found is None else found.get("data") or {}
+        return None if data is None else {key: base64.b64decode(value) for key, value in data.items()}
 
     async def compare(self, secret: Secret) -> Verb:
         current = await self._kube.find(secret_path(secret.metadata.namespace, secret.metadata.name))
@@ -148,6 +164,15 @@ class DirectorySource:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @property
+    def place(self) -> str:
+        return f"directory {self._directory}"
+
+    async def read(self, namespace: str, name: str) -> dict[str, bytes] | None:
+        if not (is_name(namespace) and is_name(name)):  # it becomes a path
+            return None
+        return self._values(self._directory / namespace / name) or None
+
     async def compare(self, secret: Secret) -> Verb:
         folder, current = self._read(secret)
         if not folder.exists():
@@ -174,11 +199,21 @@ class DirectorySource:
     def _read(self, secret: Secret) -> tuple[Path, dict[str, bytes]]:
         _check(secret)
         folder = self._directory / secret.metadata.namespace / secret.metadata.name
-        if not folder.exists():
-            return folder, {}
+        return folder, self._values(folder)
+
+    def _values(self, folder: Path) -> dict[str, bytes]:
         try:
-            files = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith(("..", _UNFINISHED))]
-            return folder, {p.name: p.read_bytes() for p in files}
+            return {name: file.read_bytes() for name, file in self._files(folder).items()}
+        except OSError as e:
+            raise HostlerError(f"{e.filename or folder}: cannot be read: {e.strerror}") from None
+
+    @staticmethod
+    def _files(folder: Path) -> dict[str, Path]:
+        """The Secret's keys; none where it does not exist."""
+        if not folder.exists():
+            return {}
+        try:
+            return {p.name: p for p in folder.iterdir() if p.is_file() and not p.name.startswith(("..", _UNFINISHED))}
         except OSError as e:
             raise HostlerError(f"{e.filename or folder}: cannot be read: {e.strerror}") from None
 

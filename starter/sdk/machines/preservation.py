@@ -13,6 +13,7 @@ from typing import Any
 
 from resources.base import LONGEST, format_duration, is_sensible
 from resources.machine.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue
+from resources.words import utc
 from starter.sdk.errors import Refused
 
 VALUES = tuple(map(str, PreserveValue))
@@ -46,7 +47,7 @@ def words(intent: PreserveIntent | ExtendIntent) -> str:
 def span(lasts: timedelta | None, until: datetime | None) -> str:
     """`, for 8h`, `, until 2026-12-01 18:00:00 UTC`, or nothing."""
     if until is not None:
-        return f", until {until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f", until {utc(until)}"
     return f", for {format_duration(lasts)}" if lasts is not None else ""
 
 
@@ -90,5 +91,5 @@ def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | N
             raise Refused(f"{until.isoformat()} is not a time that can be stored; {FORM}")
         until = until.astimezone(UTC)
         if until <= datetime.now(UTC):
-            raise Refused(f"{until:%Y-%m-%d %H:%M:%S} UTC is in the past: give a later time, or release it")
+            raise Refused(f"{utc(until)} is in the past: give a later time, or release it")
     return lasts, until

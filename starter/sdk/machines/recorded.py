@@ -43,6 +43,10 @@ _INTENTS: dict[str, type[Any]] = {
 }
 
 
+FIRST = 2
+"""The event after the start."""
+
+
 async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
     """Name and payload of an operator's intent that an event carries."""
     return await histories.told_by(event, converter, _INTENTS)
@@ -59,6 +63,10 @@ async def recorded(temporal: Client, workflow_id: str, run_id: str) -> MachineSt
 
 
 async def _fold_event(state: MachineState, event: HistoryEvent, converter: DataConverter) -> MachineState:
+    if event.event_id == FIRST:
+        from workflows.machine.taken import begun
+
+        state = begun(state, _time(event))
     if event.event_type == EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
         return _published(state, event)
     if (asked := await _create_of(event, converter)) is not None:

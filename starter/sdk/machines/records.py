@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowFailureError
 
 from resources import attributes
-from resources.machine.state import MachineResult
 from resources.names import TAG_MACHINE, id_parts
 from starter.sdk import live
 from starter.sdk.results import Life, MachineSummary
+
+if TYPE_CHECKING:
+    from resources.machine.state import MachineResult
 
 MACHINE_TYPE = "MachineWorkflow"
 
@@ -52,6 +56,8 @@ async def life_of(found: WorkflowExecutionDescription) -> Life:
 
 async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
     """What is left of a life that has ended, or how it ended when not on its own."""
+    from resources.machine.state import MachineResult
+
     handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
     if life.status == "COMPLETED":
         return await handle.result(), ""

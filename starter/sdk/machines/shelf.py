@@ -6,33 +6,44 @@ HostlerClient is this shelf too: `await hostler.wait("m1", "Running")`.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
+
+from temporalio.client import WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 
 from resources import names
-from resources.machine.intents import DeleteIntent, RecreateIntent
-from resources.machine.preservation import PreserveValue, ReleaseIntent
-from resources.machine.state import MachineState, Phase
-from starter.sdk import history, live
+from starter.sdk import live, parallel
 from starter.sdk.connection import word
-from starter.sdk.entity import EntityClient
-from starter.sdk.errors import NoAnswer, NotFound, Refused, translated
-from starter.sdk.machines import preservation, records, selecting, waiting
-from starter.sdk.machines.recorded import recorded
-from starter.sdk.machines.selectors import Selector, parse
+from starter.sdk.entity import EntityClient, EntityKey
+from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, translated
+from starter.sdk.machines import records
 from starter.sdk.patience import Progress, look_until
 from starter.sdk.results import Description, Event, Life, MachineSummary, Selected, Sent
 
+if TYPE_CHECKING:
+    from resources.fleet.state import FleetWait
+    from resources.machine.preservation import PreserveValue
+    from resources.machine.state import MachineState, Phase
+    from starter.sdk.machines.selectors import Selector
 
-class Machines(EntityClient[MachineState]):
+
+class Machines(EntityClient["MachineState"]):
     """The machines. Every intent raises NotFound where there is no such machine (any longer), and Refused with the
     machine's own words."""
 
     noun, plural, workflow = "machine", "machines", records.MACHINE_TYPE
-    model = MachineState
     id_of = staticmethod(names.machine_id)
+
+    @property
+    def model(self) -> type[MachineState]:
+        from resources.machine.state import MachineState
+
+        return MachineState
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -47,9 +58,10 @@ class Machines(EntityClient[MachineState]):
         preserved: bool = False,
     ) -> builtins.list[MachineSummary]:
         """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind.
-        `phase`: whether preserved or not; `preserved`: only those that are."""
+        `pool` may be another owner: `controlplane/cluster`. `phase`: whether preserved or not; `preserved`: only those
+        that are."""
         where = {"HostlerClass": word(machine_class)} if machine_class else {}
-        where |= {"HostlerPool": word(pool)} if pool else {}
+        where |= {"HostlerPool": _listed(pool)} if pool else {}
         query = records.machines_of(None if all_clusters else self.connection.where(cluster), **where)
         query += f" AND HostlerPhase IN ('{phase}', '{phase}:Preserved')" if phase else ""
         query += " AND HostlerPreservedUntil IS NOT NULL" if preserved else ""
@@ -65,15 +77,39 @@ class Machines(EntityClient[MachineState]):
         Only the machines know their labels, so each is asked. Raises Unreachable when one does not answer: half a list
         would look like a whole one. Raises SelectorError.
         """
+        from starter.sdk.machines import selecting
+        from starter.sdk.machines.selectors import parse
+
         wanted = parse(selector) if isinstance(selector, str) else selector
         among = await self.list(cluster=cluster, all_clusters=all_clusters)
         return await selecting.select(self.connection, wanted, among)
+
+    async def messages(self, among: Iterable[MachineSummary]) -> dict[EntityKey, str]:
+        """What those that have a reason wait for, or Failed because of, in their own words. One that does not answer is
+        left out, and with it those that were not asked yet: nobody waits for a worker that is not there."""
+        silent = False
+
+        async def ask(m: MachineSummary) -> str:
+            nonlocal silent
+            if silent:
+                return ""
+            try:
+                with translated():
+                    waiting = (await live.query(self._handle(m.name, m.cluster), self.model)).status.waiting_for
+            except NoAnswer:
+                silent = True
+                return ""
+            return waiting.message if waiting else ""
+
+        asked = [m for m in among if m.reason]
+        said = await parallel.each([partial(ask, m) for m in asked])
+        return {(m.cluster, m.name): words for m, words in zip(asked, said, strict=True) if words}
 
     async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
         found = await self._running(name, cluster)
         with translated():
             try:
-                return await live.query(self._handle(name, cluster), MachineState)
+                return await live.query(self._handle(name, cluster), self.model)
             except NoAnswer as e:
                 absence = await live.absence(self.temporal, found.task_queue, datetime.now(UTC))
                 raise NoAnswer(f"machine {name} cannot be asked: {e}: {absence}") from None
@@ -94,7 +130,7 @@ class Machines(EntityClient[MachineState]):
         handle = self._handle(life.summary.name, life.summary.cluster)
         with translated():
             try:
-                return await live.query(handle, MachineState)
+                return await live.query(handle, self.model)
             except NoAnswer:
                 return await self._recorded(handle.id, life.run_id)
 
@@ -109,14 +145,34 @@ class Machines(EntityClient[MachineState]):
                 state = await self._last_words(found.id) if result is None else None
                 return Description(life=life, state=state, result=result, failure=failure, web=web)
             state, no_answer = await self._answer(found)
+            held = await self._held(state) if state is not None else None
             state = state or await self._recorded(found.id, found.run_id)
-            return Description(life=life, state=state, no_answer=no_answer, web=web)
+            return Description(life=life, state=state, no_answer=no_answer, web=web, held=held)
+
+    async def _held(self, s: MachineState) -> FleetWait | None:
+        """What its owner waits for, where that is why it is not replaced; None where nobody says so."""
+        from resources.control_plane.summary import ControlPlaneSummary
+        from resources.machine.advice import has_vm, is_up_to_its_owner
+        from resources.pool.intents import PoolSummary
+
+        if s.owner is None or not is_up_to_its_owner(s):
+            return None
+        owner = self.temporal.get_workflow_handle(s.owner.workflow_id(s.cluster))
+        numbers: type[PoolSummary | ControlPlaneSummary] = PoolSummary if s.pool else ControlPlaneSummary
+        try:
+            with translated():
+                summary = await live.query(owner, numbers, QueryRejectCondition.NOT_OPEN, name="summary")
+        except (HostlerError, WorkflowQueryRejectedError):
+            return None
+        return summary.holding(s.revision, has_vm(s))
 
     async def events(self, name: str, *, cluster: str | None = None) -> builtins.list[Event]:
         """The machine's story so far, oldest first. Raises NotFound."""
+        from starter.sdk import history
+
         found = await self._known(name, cluster)
         with translated():
-            story = await history.read(self.temporal, found.id, found.run_id)
+            story = await history.read(self.temporal, found.id, found.run_id, self.model)
             if not live.completed(found) and (state := await self._last_words(found.id)) is not None:
                 story.journal(state.journal)
         return story.sorted()
@@ -170,6 +226,8 @@ class Machines(EntityClient[MachineState]):
 
         Raises NotFound when there never was one; one that is gone already is no error.
         """
+        from resources.machine.intents import DeleteIntent
+
         intent = DeleteIntent(**self.connection.by(reason), force=force, abandon_node=abandon_node)
         return await self._end(name, intent, cluster)
 
@@ -178,6 +236,8 @@ class Machines(EntityClient[MachineState]):
 
         Raises NotFound when there is none, Refused when it is being deleted.
         """
+        from resources.machine.intents import RecreateIntent
+
         found = await self._running(name, cluster)
         uid = (await self.state(await records.life_of(found))).uid
         intent = RecreateIntent(**self.connection.by(reason), force=force)
@@ -186,7 +246,7 @@ class Machines(EntityClient[MachineState]):
     async def preserve(
         self,
         name: str,
-        value: PreserveValue | str = PreserveValue.NOW,
+        value: PreserveValue | str = "now",
         *,
         lasts: timedelta | None = None,
         until: datetime | None = None,
@@ -198,6 +258,9 @@ class Machines(EntityClient[MachineState]):
 
         Raises NotFound, Refused with the machine's own words, or for a time that is past.
         """
+        from resources.machine.preservation import PreserveValue
+        from starter.sdk.machines import preservation
+
         await self._running(name, cluster)
         intent = preservation.preserve_intent(PreserveValue(value), lasts, until, self.connection.by(reason))
         return await self.send(name, "preserve", intent, cluster=cluster)
@@ -205,6 +268,8 @@ class Machines(EntityClient[MachineState]):
     async def release(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
         """Ends a preservation and withdraws what was asked, on the Node too: a Running machine goes on, a Failed one is
         deleted. Raises NotFound, Refused."""
+        from resources.machine.preservation import ReleaseIntent
+
         return await self.tell(name, "release", ReleaseIntent(**self.connection.by(reason)), cluster=cluster)
 
     async def extend(
@@ -217,6 +282,8 @@ class Machines(EntityClient[MachineState]):
         cluster: str | None = None,
     ) -> Sent:
         """Moves the end of a preservation: this long from now, or to a time. Raises NotFound, Refused."""
+        from starter.sdk.machines import preservation
+
         await self._running(name, cluster)
         intent = preservation.extend_intent(lasts, until, self.connection.by(reason))
         return await self.send(name, "extend", intent, cluster=cluster)
@@ -226,7 +293,7 @@ class Machines(EntityClient[MachineState]):
     async def wait(
         self,
         name: str,
-        until: str = Phase.RUNNING,
+        until: str = "Running",
         *,
         timeout: timedelta | None = timedelta(minutes=20),
         progress: Progress[Life] | None = None,
@@ -240,6 +307,9 @@ class Machines(EntityClient[MachineState]):
 
         Raises NotFound (unknown), Refused (it ended otherwise and can no longer come there), WaitTimeout.
         """
+        from resources.machine.state import Phase
+        from starter.sdk.machines import waiting
+
         target = until if until == waiting.DELETED else Phase(until)
         describe = partial(self.describe, name, cluster=cluster)
         return await look_until(
@@ -254,11 +324,24 @@ class Machines(EntityClient[MachineState]):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _recorded(self, workflow_id: str, run_id: str) -> MachineState:
+        from starter.sdk.machines.recorded import recorded
+
         return await recorded(self.temporal, workflow_id, run_id)
 
     async def _last_words(self, workflow_id: str) -> MachineState | None:
         """The last state of a workflow that runs, or that somebody ended: a worker replays it, and it answers. None
         without a worker."""
         with suppress(NoAnswer):
-            return await live.query(self.temporal.get_workflow_handle(workflow_id), MachineState)
+            return await live.query(self.temporal.get_workflow_handle(workflow_id), self.model)
         return None
+
+
+def _listed(owner: str) -> str:
+    """An owner as HostlerPool has it; the word of a kind of which a cluster has only one stands for that one. Raises
+    Refused for what is no name."""
+    from resources.owner import KINDS, Owner
+
+    only = next((f"{kind.word}/{kind.only}" for kind in KINDS.values() if kind.only and kind.word == owner), owner)
+    known = Owner.read(only)
+    word(known.name)
+    return known.listed

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from resources.base import format_duration
 from resources.machine.state import Phase
+from resources.words import utc
 from starter.sdk.errors import Refused
 from starter.sdk.results import Description, Life, since
 
@@ -76,7 +77,7 @@ def until_when(life: Life) -> str:
     until = life.summary.preserved_until
     if until is None or _phase(life) != Phase.FAILED:
         return ""
-    return f"it is kept until {until:%Y-%m-%d %H:%M:%S} UTC, and becomes Running if its Node is healthy again by then"
+    return f"it is kept until {utc(until)}, and becomes Running if its Node is healthy again by then"
 
 
 def _newer(found: Description, phase: str) -> bool:

@@ -1,61 +1,33 @@
-"""What the server knows of a pool without a worker: its record, and what was asked for, from its history."""
+"""What was asked for of a pool, from its history: what is known of it without a worker."""
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
+from temporalio.client import Client
 from temporalio.converter import DataConverter
 
-from resources import attributes, histories
+from resources import histories
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent
 from resources.machine_class.state import ClassNews
-from resources.names import id_parts
-from resources.pool.intents import PoolIntent, ScaleIntent
+from resources.maintenance import FreezeIntent
+from resources.pool.intents import PoolIntent, ResumeIntent, ScaleIntent
 from resources.pool.state import PoolState
 from starter.sdk import live
-from starter.sdk.pools.results import PoolDescription, PoolListed
 
 _MESSAGES: dict[str, type] = {
     "apply": PoolIntent,
     "scale": ScaleIntent,
     "hibernate": Intent,
     "wake": Intent,
-    "resume": Intent,
+    "resume": ResumeIntent,
+    "freeze": FreezeIntent,
+    "unfreeze": Intent,
     "delete": DeleteIntent,
     "class_changed": ClassNews,
 }
-
-
-async def listed(execution: WorkflowExecution) -> PoolListed:
-    """The pool as its search attributes show it."""
-    cluster, name = id_parts(execution.id, 2)
-    found = execution.typed_search_attributes
-    return PoolListed(
-        name=name,
-        cluster=cluster,
-        created=await live.created_of(execution),
-        phase=found.get(attributes.PHASE, ""),
-        reason=found.get(attributes.REASON, ""),
-        machine_class=found.get(attributes.CLASS, ""),
-    )
-
-
-async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDescription:
-    """The latest life, running or gone."""
-    status = found.status.name if found.status else "UNKNOWN"
-    otherwise = f"somebody ended its workflow ({status}): its machines continue without it"
-    return PoolDescription(
-        listed=await listed(found),
-        status=status,
-        failure="" if status in ("RUNNING", "COMPLETED") else otherwise,
-        ended=found.close_time,
-        run_id=found.run_id,
-        first_run_id=found.raw_description.workflow_execution_info.first_run_id,
-        task_attempt=live.task_attempt(found),
-        pending=await live.pending_of(found),
-        web=web,
-    )
 
 
 async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:
@@ -84,6 +56,10 @@ async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter)
             return _with(state, hibernated=name == "hibernate")
         case "resume", _:
             return _with(state, paused=False)
+        case _, FreezeIntent() as said:
+            return state.model_copy(update={"freeze": said.begun(event.event_time.ToDatetime(UTC))})
+        case "unfreeze", _:
+            return state.model_copy(update={"freeze": None})
     return state
 
 

@@ -1,30 +1,35 @@
-"""A pool's rehearsal in words: what it would do, step by step."""
+"""What a pool's rehearsal says about preserved machines, for who asks something of the pool or of one of them."""
 
 from __future__ import annotations
 
-from resources.pool.intents import Rehearsal
-from starter.sdk.spelling import counted
+from typing import TYPE_CHECKING
+
+from resources.pool.intents import PoolQuestion
+from starter.sdk.errors import HostlerError
+from starter.sdk.fleet.rehearsal import deletes
+
+if TYPE_CHECKING:
+    from starter.sdk.pools.shelf import Pools
 
 
-def lines(found: Rehearsal, indent: str = "") -> list[str]:
-    """What would happen: each plan with a number, what it does and the reasons. It is the same for `--dry-run` of every
-    command that asks a pool."""
-    if found.refused:
-        return [f"{indent}refused: {found.refused}"]
-    shown = [indent + line for line in _head(found)]
-    for number, steps in enumerate(found.plans, start=1):
-        for first, step in enumerate(steps):
-            mark = f"{number}." if first == 0 else ""
-            shown.append(f"{indent}  {mark:<4} {step.reason}: {step.message}")
-    shown += [f"{indent}then waits: {w.reason}: {w.message}" for w in found.waits]
-    return shown
+async def warnings(pools: Pools, name: str, question: PoolQuestion, *, cluster: str | None = None) -> list[str]:
+    """What one should know before it is done; nothing where the pool does not answer."""
+    try:
+        return deletes(await pools.rehearse(name, question, cluster=cluster))
+    except HostlerError:
+        return []
 
 
-def _head(found: Rehearsal) -> list[str]:
-    parts = [f"rolls {counted(found.rolls)} to revision {found.revision}"] if found.rolls else []
-    parts += [f"hot update of {counted(found.hot)}, none is replaced"] if found.hot else []
-    if found.plans:
-        parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if nothing fails:")
-    elif not parts:
-        parts.append("no machine is created, changed or replaced")
-    return ["; ".join(parts)]
+async def but(pools: Pools, machine: str, name: str, *, cluster: str) -> str:
+    """What is stronger now than a preservation of this machine of pool `name`; "" if nothing is."""
+    try:
+        found = await pools.rehearse(name, PoolQuestion(keep=[machine]), cluster=cluster)
+    except HostlerError:
+        return ""
+    if found.refused or not (found.preserved or found.overrides):
+        return ""
+    pause = f"`hostler rollout pause {name} --cluster {cluster}` holds it"
+    if machine in found.preserved:
+        steps = [s.message for plan in found.plans for s in plan if machine in s.message]
+        return f"but pool {name} deletes it all the same ({steps[0] if steps else 'its rollout'}); {pause}"
+    return f"but while the rollout of pool {name} runs, a machine that fails is replaced, and not preserved; {pause}"

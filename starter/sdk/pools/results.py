@@ -9,60 +9,11 @@ from resources.names import API_VERSION, CLUSTER_ANNOTATION
 from resources.pool.intents import PoolSummary
 from resources.pool.rollout import RolloutResult, RolloutState
 from resources.pool.state import PoolState
-from starter.sdk.results import Json, MachineSummary, PendingActivity
+from starter.sdk.fleet.results import FleetDescription, FleetListed
+from starter.sdk.results import Json, PendingActivity, timestamp
 
-
-@dataclass(frozen=True)
-class PoolListed:
-    """A pool as search attributes show it, and its own numbers where a worker gave them."""
-
-    name: str
-    cluster: str
-    created: datetime
-    phase: str = ""
-    """Ready, Scaling, Rolling, Stopped (a rollout that a person must look at), Paused, Hibernated, Deleting, Parked."""
-    reason: str = ""
-    machine_class: str = ""
-    summary: PoolSummary | None = None
-
-
-@dataclass(frozen=True)
-class PoolDescription:
-    """Everything that is known of one pool."""
-
-    listed: PoolListed
-    status: str
-    """RUNNING, COMPLETED, TERMINATED, …"""
-    state: PoolState | None = None
-    """The state from its workflow, even one that was ended from outside; for one that runs without a worker, from its
-    history: what was asked for, not what became of it."""
-    no_answer: str = ""
-    """Why the workflow could not be asked."""
-    failure: str = ""
-    """How it ended, when not on its own."""
-    ended: datetime | None = None
-    run_id: str = ""
-    first_run_id: str = ""
-    """The same for one life, however often it continued as new."""
-    task_attempt: int = 1
-    """Over 1: the workflow's own code fails, and is tried again."""
-    pending: tuple[PendingActivity, ...] = ()
-    machines: int = 0
-    """The number of machines, by visibility."""
-    unwell: tuple[MachineSummary, ...] = ()
-    """Some of its machines that are not Running, by visibility; for a pool that has ended, some of all that are
-    left."""
-    web: str | None = None
-    """Its page in Temporal's web UI."""
-
-    @property
-    def running(self) -> bool:
-        return self.status == "RUNNING"
-
-    @property
-    def summary(self) -> PoolSummary | None:
-        """The pool's own numbers."""
-        return self.listed.summary
+PoolListed = FleetListed[PoolSummary]
+PoolDescription = FleetDescription[PoolState, PoolSummary]
 
 
 @dataclass(frozen=True)
@@ -109,7 +60,7 @@ def pool_manifest(state: PoolState, summary: PoolSummary | None = None) -> Json:
         "namespace": state.namespace,
         "labels": state.labels,
         "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
-        "creationTimestamp": state.created.isoformat() if state.created else None,
+        "creationTimestamp": timestamp(state.created),
     }
     status: Json = {}
     if summary is not None:

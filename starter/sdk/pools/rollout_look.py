@@ -7,8 +7,10 @@ import asyncio
 from resources.pool.intents import PoolSummary
 from resources.pool.rollout import RolloutOutcome, RolloutResult
 from starter.sdk.errors import NotFound, Refused, translated
+from starter.sdk.fleet.trouble import trouble_of
+from starter.sdk.fleet.waiting import RolloutVerdict, Stand
 from starter.sdk.machines.records import summary_of
-from starter.sdk.pools.rollout_status import RolloutLook, RolloutVerdict, Stand, judge, unwell_of
+from starter.sdk.pools.rollout_status import RolloutLook, judge, unwell_of
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import MachineSummary
 
@@ -37,7 +39,7 @@ async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Rollou
         story = await pools.rollout(name, pool.summary.revision, cluster=cluster)
     except NotFound:
         story = None  # a first revision replaces nothing; or its story has not begun yet
-    return RolloutLook(pool, verdict, story, unwell)
+    return RolloutLook(pool, verdict, story, unwell, await trouble_of(pools.temporal, unwell))
 
 
 async def _unwell(pools: Pools, pool: PoolSummary) -> tuple[MachineSummary, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import NamedTuple
 
 from resources.fleet.state import FleetWait
@@ -16,31 +15,31 @@ from resources.machine.state import Phase
 from resources.pool.intents import PoolSummary
 from resources.pool.rollout import RolloutResult, RolloutState
 from resources.reasons import next_step
+from starter.sdk.fleet.trouble import MachineTrouble
+from starter.sdk.fleet.waiting import RolloutVerdict, Stand
 from starter.sdk.machines.records import machines_of
 from starter.sdk.pools.results import PoolDescription, RolloutDescription
 from starter.sdk.results import MachineSummary, since
 from starter.sdk.spelling import counted
 
-HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
+HELD = (
+    "RolloutAborted",
+    "ProgressDeadlineExceeded",
+    "RolloutPaused",
+    "Approval",
+    "Canary",
+    "OnDelete",
+    "ClusterPaused",
+    "Frozen",
+)
 """Waits that hold all of a rollout and that only a person ends. A storm or an API that does not answer ends on its
-own."""
+own, and so does the time outside a maintenance window."""
 LOST = "NewMachinesNeverJoin"
 SINGLE = ("MemberLost", "RepairBudget")
 """Waits that hold single machines: only a person ends them too, the second where nothing may be repaired."""
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 BAR = 30
 """Characters."""
-
-
-class Stand(Enum):
-    GOING = auto()
-    DONE = auto()
-    STANDS = auto()
-
-
-class RolloutVerdict(NamedTuple):
-    stand: Stand
-    words: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ class RolloutLook:
     story: RolloutDescription | None = None
     unwell: tuple[MachineSummary, ...] = ()
     """Some machines that it waits for, by visibility: about a second behind."""
+    trouble: MachineTrouble | None = None
+    """The first of them to look at."""
 
     @property
     def name(self) -> str:
@@ -174,6 +175,15 @@ def numbers(s: PoolSummary) -> str:
     parts += [f"{c.old} old one{'s' if c.old != 1 else ''} left"] if c.old else []
     parts += [f"{s.unhealthy} unhealthy"] if s.unhealthy else []
     return f"revision {s.revision}: {', '.join(parts)}"
+
+
+def where(found: PoolDescription) -> str:
+    """How far it is and what it waits for, in one line."""
+    if not found.running:
+        return f"its workflow has ended{since(found.ended)}"
+    if found.summary is None:
+        return f"{found.listed.phase}; its numbers are not known: {found.no_answer}"
+    return numbers(found.summary) + "".join(f"; {w.reason}: {w.message}" for w in found.summary.waits)
 
 
 def fresh(told: set[Happening], steps: Iterable[Happening]) -> list[Happening]:

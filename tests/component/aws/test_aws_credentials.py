@@ -23,6 +23,7 @@ def test_both_spellings_of_a_key_pair(cloud: AwsCloud) -> None:
     for pair in (
         secret(accessKeyID=key, secretAccessKey=value, userData="x"),
         secret(providerAccessKeyId=key, providerSecretAccessKey=value),
+        secret(aws_access_key_id=key, aws_secret_access_key=value),  # OpenShift's
     ):
         assert cloud.driver.list_machines(given.listing(secret=pair)).machines == []
     assert {c.caller for c in calls(cloud)} == {key}
@@ -32,6 +33,7 @@ PARTIAL: list[tuple[dict[str, SecretStr], str]] = [
     (secret(accessKeyID="canary"), "secretAccessKey is missing"),
     (secret(secretAccessKey="canary"), "accessKeyID is missing"),
     (secret(accessKeyID="canary", secretAccessKey=""), "secretAccessKey is missing"),
+    (secret(aws_access_key_id="canary"), "aws_secret_access_key is missing, although it has aws_access_key_id"),
     (secret(roleARN="canary"), "workloadIdentityTokenFile is missing"),
     (secret(workloadIdentityTokenFile="canary"), "roleARN is missing"),
     (secret(AccessKey="canary", userData="x"), "it holds AccessKey"),
@@ -211,7 +213,7 @@ def test_a_token_file_is_read_at_each_session(cloud: AwsCloud, tmp_path: Path) -
 
 
 def test_clients_are_shared_and_bounded(cloud: AwsCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drivers.aws.calls.MAX_CLIENTS", 2)
+    monkeypatch.setattr("drivers.aws.calls.MAX_SESSIONS", 2)
     clients = Clients(DriverSettings(endpoint=cloud.endpoint))
     first = clients.get("eu-west-1", cloud.secret)
     assert clients.get("eu-west-1", cloud.secret) is first

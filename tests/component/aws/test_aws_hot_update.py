@@ -159,7 +159,7 @@ def test_a_class_without_must_tags_may_begin_to_name_those_that_its_machines_car
     carried, before = vm.must(vm.id) | vm.tags(vm.id), mark(cloud)
     (own,) = (k for k in carried if k.startswith("kubernetes.io/cluster/"))
     assert vm.update(tags={"cost": "a", own: "1"}) == UpdateMachineResponse()
-    with pytest.raises(DriverError, match=r"must-tags of worker-1 would differ in .*shoot--two") as refused:
+    with pytest.raises(DriverError, match=r"must-tags of worker-.* would differ in .*shoot--two") as refused:
         vm.update(tags={"cost": "a", "kubernetes.io/cluster/shoot--two": "1"})
     assert refused.value.error_class is ErrorClass.INVALID
     assert operations(cloud, before) == []

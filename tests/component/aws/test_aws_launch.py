@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from drivers.aws.calls import Ec2
 from drivers.base import DriverSettings
 from drivers.errors import DriverError, IdempotencyMismatch
-from resources.clouds.aws import PLACEMENT
+from resources.clouds.aws.spec import PLACEMENT
 from resources.errors import ErrorClass
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from activitykit import OneMachine, new_deeds, one_machine
+from activitykit import OneMachine, new_attempts, one_machine
 from drainkit import Drain, new_drain
 from driver_clouds import AwsCloud, aws
 from temporalio.testing import WorkflowEnvironment
@@ -27,8 +27,8 @@ def cloud(one_cloud: AwsCloud) -> Iterator[AwsCloud]:
 
 @pytest.fixture
 async def one(cloud: AwsCloud, tmp_path: Path) -> AsyncIterator[OneMachine]:
-    async with new_deeds(cloud, tmp_path) as deeds:
-        yield one_machine(deeds, tmp_path)
+    async with new_attempts(cloud, tmp_path) as attempts:
+        yield one_machine(attempts, tmp_path)
 
 
 @pytest.fixture

@@ -11,23 +11,24 @@ from urllib.parse import quote
 
 import pytest
 from activitykit import USER_DATA, OneMachine, instance
-from casekit import LATE, delete, ended, events, operation, phase, reason, running, state, with_vm
 from driver_clouds import calls, fault
 from lifekit import eventually
+from machines import LATE, delete, ended, events, operation, phase, reason, running, state, with_vm
 from pydantic import SecretStr
 from stubs import NODE, VM, Machines, classified
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.kube.tokens import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN, render
+from activities.kube.tokens import render
 from planners.machine.creation import after_failed_create, token_of
 from resources.calls.cloud import CreateOutput, StatusOutput
 from resources.calls.machine import MachineRef
-from resources.clouds.aws import PLACEMENT
+from resources.clouds.aws.spec import PLACEMENT
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine.state import OperationState, OperationType, Phase
 from resources.names import TAG_MACHINE
 from resources.timings import Timings
+from resources.userdata import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow
 
@@ -88,6 +89,17 @@ async def test_the_placement_of_the_node_template_reaches_the_call(machines: Mac
     await one.create(annotations=asked.annotations)
     (launch,) = calls(one.cloud, "RunInstances")
     assert launch.request["Placement"] == {"Tenancy": "dedicated"}
+
+
+async def test_labels_of_nodes_never_become_tags(machines: Machines) -> None:
+    """Seed 002: whatever the create call makes of what it gets, they are not in it."""
+    s = machines.new_state("m-1")
+    s.spec.node_template.metadata.labels.update({"example.com/team": "only-on-the-node"})
+    s.labels.update({"example.com/team": "only-on-the-node"})
+    await reason(await machines.start(s), "NodeNotSeen")
+    (asked,) = machines.stubs.called("create_machine")
+    assert asked.target.provider_spec["vmTags"]
+    assert "only-on-the-node" not in asked.model_dump_json()
 
 
 async def test_c02_a_run_that_begins_with_an_id_is_pending_and_creates_nothing(machines: Machines) -> None:
@@ -179,7 +191,7 @@ async def test_c08_a_stale_node(one: OneMachine, owner: str, since: timedelta, n
         one, vm = one.named(made.node_name), instance(made.provider_id)
         tags = {**one.cloud.ec2._tags.of(vm), TAG_MACHINE: made.node_name}
         one.cloud.do(lambda: one.cloud.ec2._tags.write(vm, tags))
-    await one.deeds.node(made.node_name, made.provider_id if owner == "ours" else owner)
+    await one.attempts.node(made.node_name, made.provider_id if owner == "ours" else owner)
     again = await one.create(started=datetime.now(UTC) + since)
     assert (again.provider_id, again.stale_node) == (made.provider_id, made.node_name if stale else None)
     assert one.changes() == ["RunInstances", "TerminateInstances"] if stale else ["RunInstances"]

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from casekit import operation, state
 from lifekit import eventually
+from machines import operation, state
 from stubs import NODE, VM, Machines, classified
 
 from resources.calls.cloud import CreateOutput, UpdateOutput

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from activitykit import OneMachine
-from casekit import (
+from driver_clouds import AwsCloud, delete_until_gone, machine
+from lifekit import eventually
+from machines import (
     WAY_OUT,
     called,
     delete,
@@ -24,8 +26,6 @@ from casekit import (
     way_out,
     with_vm,
 )
-from driver_clouds import AwsCloud, delete_until_gone, machine
-from lifekit import eventually
 from stubs import NODE, VM, Machines, classified, not_yet, stubbed
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -116,12 +116,12 @@ async def test_d17_the_node_object_is_deleted(
     one: OneMachine, owner: str, known: bool, left: list[str], said: list[str]
 ) -> None:
     """DNS names are reused: no Node is deleted by its name alone."""
-    made = await one.deeds.node(NODE, owner)
-    await one.deeds.node("other", "aws:///eu-west-1/i-3")
+    made = await one.attempts.node(NODE, owner)
+    await one.attempts.node("other", "aws:///eu-west-1/i-3")
     uid = made["metadata"]["uid"] if known else "another"
     input = ForgetInput(machine=one.ref, node_name=NODE, node_uid=uid, provider_id=VM, attempts=1)
     for _ in range(2):  # again, after a crash
-        output = await one.deeds.attempt(NodeActivities(one.deeds.deps).forget_machine, input)
+        output = await one.attempts.attempt(NodeActivities(one.attempts.deps).forget_machine, input)
         assert output.left == said
     assert await one.nodes() == sorted([*left, "other"])
 

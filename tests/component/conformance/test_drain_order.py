@@ -120,8 +120,8 @@ async def test_r07_both_kinds_go_at_the_same_time(drain: Drain) -> None:
     await drain.stopped("db-a")
     await drain.detach("a")
     await drain.attach("a", node=OTHER)
-    going = r"(; default/web-\d is terminating, grace until [\d:]+){3}; 7 more terminating"
-    assert re.fullmatch(f"1 of 12 pods gone{going}, force at 14:05", await drain.waits())
+    going = r"(; default/web-\d is terminating, grace until [\d:]+ UTC){3}; 7 more terminating"
+    assert re.fullmatch(f"1 of 12 pods gone{going}, force at 14:05 UTC", await drain.waits())
     assert sorted(drain.evicted()) == ["db-a", "db-b", *names]
 
 
@@ -177,5 +177,5 @@ async def test_r11_volumes_that_are_missing_or_never_attached_are_not_waited_for
     assert drain.evicted() == ["db-a"]
     assert (await drain.kube.get(f"{PODS}/db-a"))["metadata"]["deletionTimestamp"]
     await drain.stopped("db-a")
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05 UTC"
     assert drain.evicted() == ["db-a", "db-b"]

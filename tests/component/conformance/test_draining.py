@@ -10,7 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from casekit import (
+from drainkit import NODE as DRAINED
+from drainkit import Drain
+from kubekit import NODES
+from lifekit import eventually
+from machines import (
     LATE,
     WAY_OUT,
     called,
@@ -24,10 +28,6 @@ from casekit import (
     state,
     way_out,
 )
-from drainkit import NODE as DRAINED
-from drainkit import Drain
-from kubekit import NODES
-from lifekit import eventually
 from stubs import Machines, classified, not_yet
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from activitykit import OneMachine, instance
-from casekit import LATE, called, delete, ended, past_both_looks, phase, reason, running, state
 from driver_clouds import AwsCloud, calls, delete_until_gone, fault, machine, mark, until
-from faultkit import Fault, faulty_worker
-from flows import FLOWS
+from faults.flows import FLOWS
+from faults.strike import Fault, faulty_worker
 from kubekit import NODES
 from lifekit import Stack, eventually, new_stack
+from machines import LATE, called, delete, ended, past_both_looks, phase, reason, running, state
 from stubs import NODE, VM, Machines, classified, looked
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
@@ -73,12 +73,13 @@ async def test_p03_one_token_for_an_attempt_and_another_for_another_request(one:
     assert one.living() == [instance(made.provider_id)]
 
 
+@pytest.mark.system
 async def test_p05_delete_during_create_with_crash(temporal: WorkflowEnvironment) -> None:
-    """The worker dies when the cloud has made the VM; what the flow asks at the end is in tests/kits/flows.py."""
+    """The worker dies when the cloud has made the VM; what its flow asks at the end is in tests/kits/faults/."""
     async with new_stack(temporal.client) as stack:
-        async with faulty_worker(stack, Fault("create_machine", "killed after")) as marker:
+        async with faulty_worker(stack, Fault("create_machine", "killed after")) as (faults, _):
             await FLOWS["delete during create"](stack)
-            assert marker.exists()
+            assert not faults.left()
         assert len(stack.launched()) == 1
 
 
@@ -331,7 +332,7 @@ def taints(*keys: str) -> list[dict[str, str]]:
     return [{"key": key, "effect": "NoSchedule"} for key in keys]
 
 
-async def between_read_and_write(one: OneMachine, deed: Coroutine[Any, Any, Any], theirs: dict[str, Any]) -> None:
+async def between_read_and_write(one: OneMachine, write: Coroutine[Any, Any, Any], theirs: dict[str, Any]) -> None:
     """Somebody else writes the Node after the activity has read it and before it writes."""
     one.world.frame.reset_journal()
     late = FaultRule(operation="patch nodes", delay=0.5)
@@ -340,8 +341,8 @@ async def between_read_and_write(one: OneMachine, deed: Coroutine[Any, Any, Any]
     async def hit() -> int:
         return late.hits
 
-    under_way = asyncio.create_task(deed)
-    await eventually(hit, what="the deed's first write")
+    under_way = asyncio.create_task(write)
+    await eventually(hit, what="its first write")
     await one.world.kube.patch(f"{NODES}/{NODE}", theirs)
     await under_way
     assert [c.error for c in one.world.frame.calls("kubernetes", "patch nodes")] == [None, "Conflict", None]
@@ -351,8 +352,9 @@ async def test_p39_a_taint_that_another_actor_removes_meanwhile(one: OneMachine)
     all_three = taints("ebs", "efs", INSTANCE_NOT_READY_TAINT)
     body = {"metadata": {"name": NODE}, "spec": {"providerID": VM, "taints": all_three}}
     await one.world.kube.create(NODES, body)
-    remove = one.deeds.attempt(
-        NodeActivities(one.deeds.deps).remove_ready_taint, ReadyInput(machine=one.ref, node_name=NODE, provider_id=VM)
+    remove = one.attempts.attempt(
+        NodeActivities(one.attempts.deps).remove_ready_taint,
+        ReadyInput(machine=one.ref, node_name=NODE, provider_id=VM),
     )
     gone = {"spec": {"taints": taints("ebs", INSTANCE_NOT_READY_TAINT)}}
     await between_read_and_write(one, remove, gone)
@@ -369,13 +371,13 @@ async def test_a_changed_template_on_a_living_node(one: OneMachine) -> None:
     theirs = {"labels": {"theirs": "1"}, "annotations": {"theirs": "1"}}
     body = {"metadata": {"name": NODE, **theirs}, "spec": {"providerID": VM, "taints": taints("theirs")}}
     await one.world.kube.create(NODES, body)
-    nodes = NodeActivities(one.deeds.deps)
+    nodes = NodeActivities(one.attempts.deps)
     common: dict[str, Any] = {"machine": one.ref, "attempt": 1, "node_name": NODE, "provider_id": VM}
     first, second = template("ours", "removed", a="1", b="1"), template("ours", "removed", "new", a="1", c="1")
-    await one.deeds.attempt(nodes.join_node, JoinInput(**common, node_template=first))
+    await one.attempts.attempt(nodes.join_node, JoinInput(**common, node_template=first))
     edited = {"metadata": {"labels": {"a": "edited"}}, "spec": {"taints": taints("theirs", "ours")}}
     await one.world.kube.patch(f"{NODES}/{NODE}", edited)
-    change = one.deeds.attempt(nodes.join_node, JoinInput(**common, node_template=second, last_applied=first))
+    change = one.attempts.attempt(nodes.join_node, JoinInput(**common, node_template=second, last_applied=first))
     await between_read_and_write(one, change, {"metadata": {"labels": {"meanwhile": "1"}}})
     node = await one.world.kube.get(f"{NODES}/{NODE}")
     assert node["metadata"]["labels"] == {"theirs": "1", "meanwhile": "1", "a": "1", "c": "1"}

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from casekit import LATE, called, delete, ended, past, past_both_looks, phase, reason, running, state, with_vm
 from hypothesis import given
 from hypothesis import strategies as st
 from lifekit import eventually
+from machines import LATE, called, delete, ended, past, past_both_looks, phase, reason, running, state, with_vm
 from stubs import NODE, VM, Machines, classified, looked, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
@@ -94,6 +94,10 @@ async def test_h11_h12_a_startup_taint_keeps_it_pending(machines: Machines) -> N
     assert seen.status.phase == Phase.PENDING
     assert seen.status.waiting_for is not None
     assert taint in seen.status.waiting_for.message
+    foreign = "node.cloudprovider.kubernetes.io/uninitialized"
+    await handle.signal(MachineWorkflow.observe, machines.facts(startup_taints=[foreign]))
+    words = f"cloud-controller-manager to remove its taint {foreign}"
+    await eventually(lambda: state(handle), lambda s: s.status.waiting_for and words in s.status.waiting_for.message)
     assert machines.stubs.called("remove_ready_taint") == []
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
@@ -120,6 +124,10 @@ async def test_h08_h09_unknown_too_long_is_failed(
 ) -> None:
     machines.stubs.then("look_at_node", *[looked(exists=exists, ready=False)] * 2)
     handle = await unknown(machines)
+    before = await state(handle)
+    assert before.status.deadlines["health"] == began(before) + TIMEOUT
+    assert before.status.waiting_for is not None
+    assert before.status.waiting_for.next_try == began(before) + TIMEOUT - MINUTE  # the first look
     if not exists:
         await handle.signal(MachineWorkflow.observe, machines.facts(exists=False))
         await reason(handle, "NodeMissing")
@@ -128,8 +136,9 @@ async def test_h08_h09_unknown_too_long_is_failed(
     assert machines.stubs.called("look_at_node") == []
     await past_both_looks(temporal, handle)
     failed = await phase(handle, Phase.FAILED)
-    at = next(h.time for h in failed.journal if h.reason == "HealthTimeout")
-    assert timedelta(0) <= at - began(failed) - TIMEOUT < LATE
+    happened = next(h for h in failed.journal if h.reason == "HealthTimeout")
+    assert timedelta(0) <= happened.time - began(failed) - TIMEOUT < LATE
+    assert "two fresh looks" in happened.message
     assert (len(machines.stubs.called("look_at_node")), len(machines.stubs.called("look_at_vm"))) == (2, 2)
     assert len(machines.stubs.called("create_machine")) == 1
 
@@ -165,7 +174,8 @@ async def test_failed_is_drained_in_failed_and_once(temporal: WorkflowEnvironmen
     handle = await unknown(machines)
     await past_both_looks(temporal, handle)
     failed = await reason(handle, "HealthTimeout")
-    assert (failed.status.phase, failed.drained) == (Phase.FAILED, True)
+    assert (failed.status.phase, failed.drained, failed.deletion) == (Phase.FAILED, True, None)
+    assert "HealthTimeout" in [c.reason for c in failed.status.conditions]
     await handle.signal(MachineWorkflow.observe, machines.facts())  # well again; MCM: Running until it is replaced
     await eventually(lambda: state(handle), lambda s: s.node is not None and s.node.ready)
     await delete(handle)
@@ -208,7 +218,7 @@ async def test_a_node_that_joins_after_failed_gets_no_work(temporal: WorkflowEnv
     handle = await machines.start(machines.new_state("m-1", timings=timings))
     await reason(handle, "NodeNotSeen")
     await past_both_looks(temporal, handle)
-    failed = await reason(handle, "CreationTimeout")
+    failed = await phase(handle, Phase.FAILED)
     late = failed.journal[-1].time + MINUTE
     await handle.signal(MachineWorkflow.observe, machines.facts(created=late))
     seen = await eventually(lambda: state(handle), lambda s: s.journal[-1].reason == "JoinedLate")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from activitykit import OneMachine, instance
-from casekit import called, delete, ended
 from lifekit import eventually
+from machines import called, delete, ended
 from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
@@ -35,7 +35,7 @@ LABELS = {MACHINE_NAME_LABEL: "m-1"}
 
 async def forget(one: OneMachine, **fields: Any) -> ForgetOutput:
     input = ForgetInput(machine=one.ref, attempts=1, **fields)
-    output: ForgetOutput = await one.deeds.attempt(NodeActivities(one.deeds.deps).forget_machine, input)
+    output: ForgetOutput = await one.attempts.attempt(NodeActivities(one.attempts.deps).forget_machine, input)
     return output
 
 
@@ -48,26 +48,28 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named(
 ) -> None:
     """Its create call never answered, its kubelet joined, and nobody has connected the two."""
     monkeypatch.setattr(looks, "PAGE", page)
-    await one.deeds.node("ip-10-0-0-1", VM.replace("eu-west-1", "eu-west-1a"))  # as the cloud-controller-manager says
+    await one.attempts.node(
+        "ip-10-0-0-1", VM.replace("eu-west-1", "eu-west-1a")
+    )  # as the cloud-controller-manager says
     for number in range(4):  # none of them belongs to a VM that is gone
-        await one.deeds.node(f"other-{number}", f"aws:///eu-west-1/i-9{number}")
-    await one.deeds.node("nobodys")
+        await one.attempts.node(f"other-{number}", f"aws:///eu-west-1/i-9{number}")
+    await one.attempts.node("nobodys")
     assert (await forget(one, vms={VM: ""})).left == []
     assert await one.nodes() == ["nobodys", "other-0", "other-1", "other-2", "other-3"]
 
 
 async def test_p77_by_the_name_that_the_cloud_gave_it(one: OneMachine) -> None:
     """It counts only with its providerID: the name may be another VM's by now. A Node without one is named."""
-    await one.deeds.node("a", VM)
-    await one.deeds.node("b", OTHER_VM)
-    await one.deeds.node("c")
+    await one.attempts.node("a", VM)
+    await one.attempts.node("b", OTHER_VM)
+    await one.attempts.node("c")
     output = await forget(one, vms={VM: "a", "aws:///eu-west-1/i-2": "b", "aws:///eu-west-1/i-3": "c"})
     assert await one.nodes() == ["b", "c"]
     assert output.left == ["node c: it has no providerID, so it is not known whether it belonged to this VM"]
 
 
 async def test_what_has_joined_is_found_without_reading_all_nodes(one: OneMachine) -> None:
-    await one.deeds.node("a", VM, labels=LABELS)
+    await one.attempts.node("a", VM, labels=LABELS)
     await forget(one, node_name="a", node_uid="u-1", provider_id=VM, vms={VM: "a"})
     assert len(one.world.frame.calls("kubernetes", "list nodes")) == 1  # by label
     assert await one.nodes() == []
@@ -78,11 +80,11 @@ async def test_what_has_joined_is_found_without_reading_all_nodes(one: OneMachin
 
 async def test_p78_a_labelled_node_of_another_vm(one: OneMachine) -> None:
     """A Node of one of the machine's own VMs goes; one of any other VM stays, and is named for what it is."""
-    await one.deeds.node("deleted", OTHER_VM, labels=LABELS)
-    await one.deeds.node("former-life", "aws:///eu-west-1/i-4", labels=LABELS)
-    await one.deeds.node("theirs", THIRD_VM, labels=LABELS)
-    mine = await one.deeds.node("mine", labels=LABELS)
-    await one.deeds.node("anew", labels=LABELS)
+    await one.attempts.node("deleted", OTHER_VM, labels=LABELS)
+    await one.attempts.node("former-life", "aws:///eu-west-1/i-4", labels=LABELS)
+    await one.attempts.node("theirs", THIRD_VM, labels=LABELS)
+    mine = await one.attempts.node("mine", labels=LABELS)
+    await one.attempts.node("anew", labels=LABELS)
     fields = {"provider_id": VM, "vms": {VM: "", OTHER_VM: ""}, "former": ["aws:///eu-west-1/i-4"]}
     output = await forget(one, node_uid=mine["metadata"]["uid"], **fields)
     assert await one.nodes() == ["anew", "theirs"]
@@ -101,10 +103,10 @@ async def test_p77_a_deletion_says_which_vms_it_has_deleted(one: OneMachine) -> 
     anything."""
     made = await one.create()
     one.cloud.set_delays(0.0, 3600.0)
-    activities, input = MachineActivities(one.deeds.deps), DeleteInput(target=one.target())
-    assert "shutting-down" in await one.deeds.waits(activities.delete_machine, input)
+    activities, input = MachineActivities(one.attempts.deps), DeleteInput(target=one.target())
+    assert "shutting-down" in await one.attempts.waits(activities.delete_machine, input)
     one.cloud.do(lambda: one.cloud.ec2.kill(instance(made.provider_id)))
-    output: DeleteOutput = await one.deeds.attempt(activities.delete_machine, input)
+    output: DeleteOutput = await one.attempts.attempt(activities.delete_machine, input)
     assert output.vms == {made.provider_id: made.node_name}
 
 
@@ -170,13 +172,13 @@ async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
     with pytest.raises(ApplicationError) as first:
         await one.create()
     assert (first.value.non_retryable, one.launches()) == (False, 1)
-    one.deeds.client.phase, one.deeds.client.status = phase, status
+    one.attempts.client.phase, one.attempts.client.status = phase, status
     with pytest.raises(ApplicationError) as second:
         await one.create()
     assert (second.value.type, second.value.non_retryable, one.launches()) == (NOT_WANTED, True, 1)
     assert words in second.value.message
     assert second.value.details[0].account_id == one.cloud.account
-    one.deeds.client.phase, one.deeds.client.status = "CrashLoopBackOff", WorkflowExecutionStatus.RUNNING
+    one.attempts.client.phase, one.attempts.client.status = "CrashLoopBackOff", WorkflowExecutionStatus.RUNNING
     await one.create()
     assert one.launches() == 2
 
@@ -188,20 +190,20 @@ async def test_p79_what_a_former_try_makes_meanwhile_is_waited_for(
     answers_within(one, monkeypatch, 1.5)
     one.cloud.frame.lag = one.cloud.frame.lag.model_copy(update={"describe_after_create": 1.0})
     made = await one.create()
-    one.deeds.client.phase = "Terminating"
+    one.attempts.client.phase = "Terminating"
     found = await one.create()
     assert (found.provider_id, found.adopted, one.launches()) == (made.provider_id, True, 1)
 
 
 def answers_within(one: OneMachine, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    clouds = one.deeds.deps.settings.clouds
+    clouds = one.attempts.deps.settings.clouds
     patient = clouds["aws"].model_copy(update={"call_timeout": timedelta(seconds=seconds)})
     monkeypatch.setitem(clouds, "aws", patient)
 
 
 async def test_p79_a_vm_that_is_there_is_found_whatever_the_machine_does(one: OneMachine) -> None:
     made = await one.create()
-    one.deeds.client.phase = "Terminating"
+    one.attempts.client.phase = "Terminating"
     found = await one.create()
     assert (found.provider_id, found.adopted, one.launches()) == (made.provider_id, True, 1)
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from casekit import called, delete, ended, running
 from lifekit import eventually
+from machines import called, delete, ended, running
 from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import Stack, end_running, eventually
-from memberkit import Pool as Listening
-from poollives import Pool as LivePool
-from poollives import pool_class, pool_spec
-from poolworkflowkit import SLOW, Pool, new_pool, snapshot, spec
+from machines import Pool as Listening
+from pools.lives import Pool as LivePool
+from pools.lives import pool_class, pool_spec
+from pools.workflow import SLOW, Pool, new_pool, snapshot, spec
 from stubs import Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
@@ -75,7 +75,7 @@ def mark(pool: LivePool, machine: str) -> None:
 async def test_s11_a_deletion_that_cannot_be_told(pool: Pool, temporal: WorkflowEnvironment) -> None:
     """The machine is not Terminating, the pool says so, and tells it again."""
     await pool.ready(spec(2))
-    pool.deeds.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
+    pool.calls.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
     await pool.scale(1)
     assert await pool.noted("PoolCallFailed") == "the server says no"
     (leaving,) = [n for n, m in (await pool.state()).members.items() if m.deleting]

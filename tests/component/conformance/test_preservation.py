@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from preserveplay import ASKED, AUTO, FULL, NOBODY, F, R, U, machine, settle
+from preservation.planner import ASKED, AUTO, FULL, NOBODY, F, R, U, machine, settle
 
 from activities.cluster.preserve import preserve_patch
 from planners.machine.preservation import AskPool, Preserve

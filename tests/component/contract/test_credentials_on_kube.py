@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kubekit import NODES, SECRETS, KubeTarget, Plugin, new_certificate, unique, write_kubeconfig
 from lifekit import eventually
-from processkit import children
+from processes import children
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world
 

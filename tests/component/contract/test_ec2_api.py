@@ -24,6 +24,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, ConnectionClosedError
+from simulator_support import leftovers
 
 from simulator.clouds.ec2 import Ec2, Ec2Vm, Subnet, World
 from simulator.frame import FaultRule, Frame
@@ -573,11 +574,11 @@ def test_termination_deletes_what_should_go_and_keeps_the_rest(cloud: Served) ->
     (nic,) = cloud.client.describe_network_interfaces()["NetworkInterfaces"]
     assert (volume["Size"], volume["State"], volume["Attachments"]) == (7, "available", [])
     assert (nic["Status"], "Attachment" in nic) == ("available", False)
-    left = cloud.call(lambda: cloud.ec2.leftovers("Name", "n1"))
+    left = leftovers(cloud.call(cloud.ec2.resources), "Name", "n1")
     assert left == {"volumes": [volume["VolumeId"]], "networkInterfaces": [nic["NetworkInterfaceId"]]}
     cloud.client.delete_volume(VolumeId=volume["VolumeId"])
     cloud.client.delete_network_interface(NetworkInterfaceId=nic["NetworkInterfaceId"])
-    assert cloud.call(lambda: cloud.ec2.leftovers("Name", "n1")) == {}
+    assert leftovers(cloud.call(cloud.ec2.resources), "Name", "n1") == {}
 
 
 def test_what_is_attached_cannot_be_deleted(cloud: Served) -> None:
@@ -994,7 +995,7 @@ def test_written_tags_are_unknown_for_a_while(cloud: Served) -> None:
     assert cloud.filtered({"tag:Name": ["new"]}) == []
     assert named(cloud.instance(i)["Tags"]) == {"Name": "old"}
     assert cloud.instance(late).get("Tags", []) == []
-    assert cloud.call(lambda: cloud.ec2.leftovers("Name", "new")) == {
+    assert leftovers(cloud.call(cloud.ec2.resources), "Name", "new") == {
         "instances": [i]
     }  # invariants are not misled by the lag
     cloud.call(lambda: setattr(cloud.frame.lag, "tags", 0.0))

@@ -71,15 +71,15 @@ def template(**labels: str) -> NodeTemplate:
 
 
 async def test_node_template_ready_taint_and_story(kube: KubeTarget, deps: Deps, node: str) -> None:
-    deeds, ref, first = NodeActivities(deps), machine(), template(a="1", b="1")
+    nodes, ref, first = NodeActivities(deps), machine(), template(a="1", b="1")
     story = [Happening(time=datetime.now(UTC), reason="VMCreated", message="i-1 created")]
     common: dict[str, Any] = {"machine": ref, "attempt": 1, "node_name": node, "provider_id": VM}
-    await ActivityEnvironment().run(deeds.join_node, JoinInput(**common, node_template=first, story=story))
+    await ActivityEnvironment().run(nodes.join_node, JoinInput(**common, node_template=first, story=story))
     second = JoinInput(**common, node_template=template(a="2"), last_applied=first, story=story)
-    await ActivityEnvironment().run(deeds.join_node, second)
+    await ActivityEnvironment().run(nodes.join_node, second)
     ready = ReadyInput(machine=ref, node_name=node, provider_id=VM)
-    assert (await ActivityEnvironment().run(deeds.remove_ready_taint, ready)).removed
-    assert not (await ActivityEnvironment().run(deeds.remove_ready_taint, ready)).removed
+    assert (await ActivityEnvironment().run(nodes.remove_ready_taint, ready)).removed
+    assert not (await ActivityEnvironment().run(nodes.remove_ready_taint, ready)).removed
     seen = await kube.get(f"{NODES}/{node}")
     assert seen["metadata"]["labels"].get("a") == "2"
     assert "b" not in seen["metadata"]["labels"]
@@ -106,13 +106,13 @@ async def test_drain(kube: KubeTarget, drain: Drain) -> None:
     await drain.pod("job-1", phase="Succeeded")
     await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=0)
     words = await drain.waits()
-    assert words == "0 of 1 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    assert words == "0 of 1 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05 UTC"
     seen = await kube.get(f"{NODES}/{NODE}")
     assert seen["spec"]["unschedulable"] is True
     assert seen["metadata"]["annotations"][CORDON_ANNOTATION] == "m-1"
     await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=1)
     drain.later(5)
-    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05 UTC"
     assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
     await drain.stopped("web-1")
     assert (await drain.once()).pods == 1
@@ -122,12 +122,12 @@ async def test_drain_says_which_budgets_stand_in_the_way(drain: Drain) -> None:
     """First one that can never allow it; then several, which the API server does not name."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("web", {"matchLabels": {"app": "web"}}, currentHealthy=1, expectedPods=1)
-    blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05 UTC"
     words = await drain.waits()
     assert words.startswith(f"0 of 1 pods gone; {blocked}; PDB web is misconfigured: all its pods are healthy (1 of 1)")
     await drain.budget("other", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, allowed=1)
     drain.later(5)
-    blocked = "default/web-1 blocked by PDBs other and web, force at 14:05"
+    blocked = "default/web-1 blocked by PDBs other and web, force at 14:05 UTC"
     words = await drain.waits()
     assert words == f"0 of 1 pods gone; {blocked}; the eviction API allows one PDB per pod: delete all but one"
     await drain.waits(force=True)
@@ -147,7 +147,7 @@ async def test_drain_comes_again_when_the_api_server_says(kube: KubeTarget, drai
     assert await drain.waits() == words
     assert "deletionTimestamp" not in (await kube.get(f"{PODS}/web-1"))["metadata"]
     drain.later(10)
-    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05 UTC"
     assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
 
 
@@ -169,14 +169,14 @@ async def test_drain_moves_volumes_one_at_a_time(drain: Drain) -> None:
     await drain.stateful("db-a", "a")
     await drain.stateful("db-b", "b", priority="system-node-critical")
     waits = "1 pod with volumes waits for default/db-b"
-    assert await drain.waits() == f"0 of 2 pods gone; {waits}, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {waits}, force at 14:05 UTC"
     await drain.stopped("db-b")
     assert await drain.names() & {"db-a", "db-b"} == {"db-a"}  # among those of other tests
     assert "1 of 2 pods gone; waiting for volume pv-b of default/db-b to detach (until " in await drain.waits()
     await drain.detach("b")
     assert "waiting for volume pv-b of default/db-b to attach to another node (until " in await drain.waits()
     await drain.attach("b", node="n-2")
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05 UTC"
     await drain.waits(force=True)
     assert (await drain.once(force=True)).left == ["volume pv-a still attached"]
     assert await drain.attached() == {"pv-a"}  # until the VM is confirmed gone

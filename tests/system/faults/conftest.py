@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from faultkit import Boundary
+from faults.matrix import Strikes, boundaries_of, to_find
+from faults.strike import Boundary
 from lifekit import Stack, new_stack
-from matrixkit import Strikes, boundaries_of, to_find
 from temporalio.testing import WorkflowEnvironment
 
 

@@ -3,13 +3,22 @@ test_matrix_later.py and test_matrix_pool.py; conftest.py keeps them apart."""
 
 from __future__ import annotations
 
-import flows
 import pytest
-from faultkit import Fault
-from flows_machine import BIRTHS as FLOWS
+from faults import flows
+from faults.machine_flows import BIRTHS as FLOWS
+from faults.matrix import (
+    EVERYTHING,
+    SABOTAGE,
+    Strikes,
+    check_saboteurs,
+    check_struck,
+    check_subset,
+    sabotaged,
+    with_lag,
+)
+from faults.saboteurs import SABOTEURS
+from faults.strike import Fault
 from lifekit import Stack
-from matrixkit import EVERYTHING, SABOTAGE, Strikes, check_saboteurs, check_struck, check_subset, sabotaged, with_lag
-from saboteurs import SABOTEURS
 
 from simulator.frame import FaultRule
 

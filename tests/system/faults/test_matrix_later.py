@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from flows_class import CLASSES
-from flows_later import LATER
-from flows_machine import DRAINS, PRESERVED
+from faults.class_flows import CLASSES
+from faults.later_flows import LATER
+from faults.machine_flows import DRAINS, PRESERVED
+from faults.matrix import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 from lifekit import Stack
-from matrixkit import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 
 FLOWS = LATER | CLASSES | DRAINS | PRESERVED
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from flows_pool import POOLS as FLOWS
+from faults.matrix import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
+from faults.pool_flows import POOLS as FLOWS
 from lifekit import Stack
-from matrixkit import EVERYTHING, Strikes, check_saboteurs, check_struck, check_subset, with_lag
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -1,0 +1,198 @@
+"""One pass of a creation: network interface, disks that come from images, VM.
+
+What there is says how far it is, by its provisioningState, under names that follow from uid and token. So Azure's own
+handle for what it is doing need not be kept: a worker that begins again finds each resource by its name, and goes on
+with it; that an operation has ended badly, and with which code, the VM itself shows for as long as it is there. A VM is
+made with `If-None-Match: *`, so that of two calls at once one makes it and the other finds it.
+
+Whatever fails leaves nothing behind: a creation that cannot go on has its VM, interface and disks deleted at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from azure.core import MatchConditions
+
+from drivers.azure import instances, places, requests
+from drivers.azure.belongings import DELETING, Belonging, BelongingKind, delete
+from drivers.azure.calls import Arm, Resource
+from drivers.azure.failures import of_vm
+from drivers.azure.requests import Body, network_interface, virtual_machine
+from drivers.azure.tags import UID_KEY, tags_of
+from drivers.base import CreateMachineRequest, MachineStatus, Making
+from drivers.errors import DriverError
+from drivers.failures import words_of
+from drivers.sessions import Remembered
+from resources.base import cut
+from resources.clouds.azure.spec import AzureProviderSpec
+from resources.errors import PASSING, ErrorClass
+
+SOON = timedelta(seconds=2)
+"""When to look again at an interface or a disk."""
+LATER = timedelta(seconds=5)
+"""When to look again at a VM, which takes a minute."""
+EXISTS = frozenset({"412", "PreconditionFailed", "ConditionNotMet"})
+MAX_KNOWN = 1000
+Known = Remembered[tuple[str, ...], Any]
+"""What never changes, or hardly ever, and need not be asked for at each creation."""
+
+
+class Launch:
+    def __init__(self, arm: Arm, request: CreateMachineRequest, spec: AzureProviderSpec, known: Known) -> None:
+        self.arm = arm
+        self.request = request
+        self.spec = spec
+        self.known = known
+        self.vm = places.vm_name(request.machine, request.token)
+
+    def run(self) -> MachineStatus | Making:
+        vm = instances.get(self.arm, self.vm)
+        if vm is not None:
+            return self._goes_on(vm)
+        try:
+            plan = self._plan()
+            nic = self._nic()
+        except DriverError as e:
+            if e.error_class in PASSING or self._get_nic() is None:
+                raise
+            raise self._cleaned(e, ["nic", "disk"]) from None  # of a pass before
+        if isinstance(nic, Making):
+            return nic
+        disks: dict[int, str] = {}
+        for lun, disk in self._disks():
+            if isinstance(disk, Making):
+                return disk
+            disks[lun] = disk["id"]
+        return self._make(nic, disks, plan)
+
+    # -- the VM
+
+    def _make(self, nic: Resource, disks: dict[int, str], plan: Body) -> MachineStatus | Making:
+        body = virtual_machine(self.spec, self.request, self.vm, nic["id"], disks, plan)
+        hide = [*words_of(self.request.user_data.get_secret_value()), body["properties"]["osProfile"]["customData"]]
+        try:
+            made = self.arm.call(
+                *("VirtualMachines_CreateOrUpdate", self.arm.group, self.vm, body),
+                hide=hide,
+                match_condition=MatchConditions.IfMissing,
+            )
+        except DriverError as e:
+            failure = e
+        else:
+            return self._goes_on(made, nic)
+        if failure.provider_code in EXISTS and (vm := instances.get(self.arm, self.vm)) is not None:
+            return self._goes_on(vm, nic)  # another call was faster
+        if failure.error_class in PASSING or failure.provider_code in EXISTS:
+            raise failure  # it may have been made all the same; the next pass sees that
+        raise self._cleaned(failure, ["nic", "disk"])
+
+    def _goes_on(self, vm: Resource, nic: Resource | None = None) -> MachineStatus | Making:
+        """What becomes of a VM that is there."""
+        if (owner := tags_of(vm).get(UID_KEY, self.request.machine.uid)) != self.request.machine.uid:
+            raise DriverError(ErrorClass.CONFLICT, f"the VM {self.vm} carries the uid {owner} of another machine")
+        state = instances.provisioning_of(vm)
+        if state == DELETING:
+            return Making(what=f"room for VM {self.vm}: the one that failed is being deleted", again=LATER)
+        if state == "Creating":
+            return Making(what=f"VM {self.vm}", again=LATER)
+        if "instanceView" not in (vm.get("properties") or {}):  # the answer of the call that made it
+            vm = instances.get(self.arm, self.vm) or vm
+        if instances.has_failed(vm):
+            raise self._cleaned(of_vm(vm, words_of(self.request.user_data.get_secret_value())), ["vm"])
+        return instances.describe(self.arm, vm, nic or instances.nic_of(self.arm, vm))
+
+    def _cleaned(self, failure: DriverError, kinds: list[BelongingKind]) -> DriverError:
+        """The failure, after what was made so far was deleted; a VM takes its interface and disks along. What cannot be
+        deleted yet goes with the machine, or the next try uses it."""
+        trouble = []
+        for belonging in self._made(kinds):
+            try:
+                words = delete(self.arm, belonging)
+            except DriverError as e:
+                words = e.message
+            if words not in ("", "deleting"):
+                trouble.append(f"{belonging.name} stays for now: {words}")
+        if not trouble:
+            return failure
+        return DriverError(
+            failure.error_class,
+            cut("; ".join([failure.message, *trouble])),
+            provider_code=failure.provider_code,
+            retry_after=failure.retry_after,
+        )
+
+    def _made(self, kinds: list[BelongingKind]) -> Iterator[Belonging]:
+        names: dict[BelongingKind, list[str]] = {
+            "vm": [self.vm],
+            "nic": [places.nic_name(self.vm)],
+            "disk": [places.data_disk_name(self.vm, d.lun, d.name) for d in self._from_images()],
+        }
+        for kind in kinds:
+            for name in names[kind]:
+                yield Belonging(kind, name, name, self.arm.location, {}, "")
+
+    # -- what comes before it
+
+    def _nic(self) -> Resource | Making:
+        name, nic = places.nic_name(self.vm), self._get_nic()
+        if nic is None or instances.provisioning_of(nic) == instances.FAILED:
+            body = network_interface(self.spec, self.request, name, self._subnet())
+            nic = self.arm.call("NetworkInterfaces_CreateOrUpdate", self.arm.group, name, body)
+        return self._ready(nic, f"network interface {name}")
+
+    def _get_nic(self) -> Resource | None:
+        return self.arm.found("NetworkInterfaces_Get", self.arm.group, places.nic_name(self.vm))
+
+    def _disks(self) -> Iterator[tuple[int, Resource | Making]]:
+        for wanted in self._from_images():
+            name = places.data_disk_name(self.vm, wanted.lun, wanted.name)
+            disk = self.arm.found("Disks_Get", self.arm.group, name)
+            if disk is None:
+                body = requests.data_disk(self.spec, self.request, wanted)
+                try:
+                    disk = self.arm.call("Disks_CreateOrUpdate", self.arm.group, name, body)
+                except DriverError as e:
+                    if e.error_class in PASSING:
+                        raise
+                    raise self._cleaned(e, ["nic", "disk"]) from None
+            if instances.provisioning_of(disk) == instances.FAILED:
+                broken = DriverError(ErrorClass.TRANSIENT, f"Disks_CreateOrUpdate: Azure could not make {name}")
+                raise self._cleaned(broken, ["nic", "disk"])
+            yield wanted.lun, self._ready(disk, f"disk {name}")
+
+    def _from_images(self) -> list[Any]:
+        return [d for d in self.spec.properties.storage_profile.data_disks if d.image_ref is not None]
+
+    def _ready(self, made: Resource, what: str) -> Resource | Making:
+        state = instances.provisioning_of(made)
+        if state == DELETING:
+            return Making(what=f"room for {what}: that of a try before is being deleted", again=SOON)
+        return Making(what=what, again=SOON) if state in ("Creating", "Updating") else made
+
+    def _subnet(self) -> str:
+        """The subnet's id. It is looked at once, so that a wrong one is refused by its name before anything is made."""
+        info = self.spec.subnet_info
+        path = (info.vnet_resource_group or self.arm.group, info.vnet_name, info.subnet_name)
+        key = ("subnet", self.arm.subscription, *path)
+        found = self.known.get(key)
+        if found is None:
+            found = str(self.arm.call("Subnets_Get", *path)["id"])
+            self.known.put(key, found)
+        return str(found)
+
+    def _plan(self) -> Body:
+        """The plan of an image of the marketplace, which its VM must name. Nobody's terms are accepted here."""
+        image = self.spec.properties.storage_profile.image_reference
+        if not image.urn or image.skip_marketplace_agreement or image.urn.endswith(":latest"):
+            return {}
+        key = ("plan", self.arm.location, image.urn)
+        found = self.known.get(key)
+        if found is None:
+            path = (self.arm.location, *image.urn.split(":"))
+            plan = (self.arm.call("VirtualMachineImages_Get", *path).get("properties") or {}).get("plan")
+            found = plan or {}
+            self.known.put(key, found)
+        return dict(found)

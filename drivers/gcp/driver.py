@@ -1,0 +1,186 @@
+"""The driver: each method of the contract in terms of Compute Engine."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    DeleteMachineResponse,
+    DriverSettings,
+    GetAccountRequest,
+    GetMachineStatusRequest,
+    GetVolumeIDsRequest,
+    GetVolumeIDsResponse,
+    ListMachinesRequest,
+    ListMachinesResponse,
+    MachineStatus,
+    Making,
+    UpdateMachineRequest,
+    UpdateMachineResponse,
+)
+from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.failures import words_of
+from drivers.gcp import deletion, hot_update, instances, launch, poststart
+from drivers.gcp.calls import ALREADY_EXISTS, Clients, Gce, Resource
+from drivers.gcp.failures import of_operation
+from drivers.gcp.instances import STOPPING, VmId
+from drivers.gcp.tags import KEY_ATTEMPT, KEY_UID, labels_of
+from drivers.gcp.tokens import attempt, is_old_failure, operation_ids
+from drivers.sessions import Remembered
+from resources.errors import ErrorClass
+
+PD_CSI = "pd.csi.storage.gke.io"
+AGAIN = timedelta(seconds=2)
+"""Between two looks at an operation: an insert takes some ten seconds."""
+MAX_REMEMBERED = 10_000
+
+
+class GcpDriver:
+    """See drivers.base.Driver. Thread-safe."""
+
+    def __init__(self, settings: DriverSettings) -> None:
+        self._clients = Clients(settings)
+        self._begun = Remembered[tuple[str, str], tuple[str, str]](MAX_REMEMBERED)
+        """Operation and request id by project and token: another pass need not ask for them by another insert."""
+        self._failed = Remembered[tuple[str, str], bool](MAX_REMEMBERED)
+        """Request ids, with their project, whose operation has failed and was told of: the next one's turn is next."""
+
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
+        """Each call is one pass: it begins the insert, with a request id that follows from the token, or looks at the
+        operation that it has begun, whose end decides. A worker that knows nothing of it inserts once more, which
+        answers with the same operation.
+        """
+        spec = launch.parse_spec(request.provider_spec)
+        launch.check(spec)
+        body = launch.instance(request, spec)
+        gce = self._clients.get(request.secret)
+        try:
+            operation = self._operation(gce, request, spec.zone, body)
+        except DriverError as e:
+            if e.provider_code not in ALREADY_EXISTS:
+                raise
+            return self._adopted(gce, request, spec.zone, body)
+        if operation.get("status") != "DONE":
+            return Making(what=f"VM {body['name']}", again=AGAIN)
+        if failure := of_operation("instances.insert", operation, words_of(request.user_data.get_secret_value())):
+            if failure.provider_code in ALREADY_EXISTS:
+                return self._adopted(gce, request, spec.zone, body)
+            raise failure
+        vm = instances.by_name(gce, spec.zone, body["name"])
+        if vm is not None and str(vm.get("id")) == str(operation.get("targetId", vm.get("id"))):
+            return self._checked(gce, request, spec.zone, body, vm)
+        if instances.deletion_of(gce, spec.zone, body["name"], request.token):
+            raise IdempotencyMismatch(
+                f"instances.insert: the token's VM {body['name']} is deleted",
+                provider_code="deleted",
+                terminated=True,
+            )
+        if vm is not None:
+            return self._adopted(gce, request, spec.zone, body)
+        # Reads do not show it yet, but its operation says that it is there.
+        return instances.describe(gce, spec.zone, {**body, "status": "PROVISIONING"})
+
+    def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        """Makes a hot update of labels, network tags, metadata and alias IP ranges where there is a last applied spec.
+
+        A hot update with nothing to change makes no call. Raises PartialUpdate, see drivers.gcp.hot_update.
+        """
+        if request.last_applied_provider_spec is not None:
+            last = request.last_applied_provider_spec
+            return hot_update.hot_update(lambda: self._clients.get(request.secret), request, last)
+        launch.parse_spec(request.provider_spec)
+        if not request.untagged:
+            return UpdateMachineResponse()
+        return UpdateMachineResponse(changed=poststart.post_start(self._clients.get(request.secret), request))
+
+    def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
+        return deletion.delete_machine(self._clients.get(request.secret), request)
+
+    def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
+        return instances.get_status(self._clients.get(request.secret), request)
+
+    def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
+        return ListMachinesResponse(machines=instances.list_machines(self._clients.get(request.secret), request))
+
+    def get_account(self, request: GetAccountRequest) -> str:
+        """Reads the project: its id is what Google calls an account here."""
+        return self._clients.get(request.secret).account()
+
+    def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
+        found = []
+        for spec in request.persistent_volume_specs:
+            csi, in_tree = spec.get("csi") or {}, spec.get("gcePersistentDisk") or {}
+            if csi.get("driver") == PD_CSI and csi.get("volumeHandle"):
+                found.append(csi["volumeHandle"])
+            elif in_tree.get("pdName"):
+                found.append(in_tree["pdName"])
+        return GetVolumeIDsResponse(volume_ids=found)
+
+    # -- creating
+
+    def _operation(self, gce: Gce, request: CreateMachineRequest, zone: str, body: Resource) -> Resource:
+        """The attempt's insert operation, as it is now."""
+        attempt_of = (gce.project, request.token)
+        if (begun := self._begun.get(attempt_of)) is not None:
+            name, request_id = begun
+            try:
+                return self._seen(gce, request, request_id, gce.call("zoneOperations.get", zone=zone, operation=name))
+            except DriverError as e:
+                if e.error_class is not ErrorClass.NOT_FOUND:
+                    raise
+                self._begun.put(attempt_of, None)  # Google does not keep them for ever; the insert finds out
+        hide = request.user_data.get_secret_value()
+        for request_id in operation_ids(request.token):
+            if not self._failed.get((gce.project, request_id)):
+                asked = launch.with_disks(body, request_id)
+                operation = gce.call("instances.insert", asked, hide, zone=zone, request_id=request_id)
+                if not is_old_failure(operation):
+                    return self._seen(gce, request, request_id, operation)
+        raise DriverError(
+            ErrorClass.UNKNOWN, "instances.insert: this attempt has failed too often; recreate the machine"
+        )
+
+    def _seen(self, gce: Gce, request: CreateMachineRequest, request_id: str, operation: Resource) -> Resource:
+        done = operation.get("status") == "DONE"
+        self._begun.put((gce.project, request.token), None if done else (operation["name"], request_id))
+        if done and of_operation("instances.insert", operation) is not None:
+            self._failed.put((gce.project, request_id), True)
+        return operation
+
+    def _adopted(self, gce: Gce, request: CreateMachineRequest, zone: str, body: Resource) -> MachineStatus:
+        """The VM that has the machine's name already: the machine's own, from an earlier call, or another's.
+
+        Raises DriverError of class conflict for another's.
+        """
+        machine, vm = request.machine, instances.by_name(gce, zone, body["name"])
+        if vm is None:
+            raise DriverError(
+                ErrorClass.TRANSIENT, f"instances.insert: {body['name']} exists, but it cannot be read yet"
+            )
+        owner = instances.uid_of(vm)
+        if owner == machine.uid and instances.status_of(vm) != STOPPING:
+            return self._checked(gce, request, zone, body, vm)
+        whose = f"{VmId(gce.project, zone, vm['name'])}"
+        why = (
+            "is on its way out: the machine's VM is made once it is gone"
+            if owner == machine.uid
+            else f"has the machine's name and another owner (label {KEY_UID}: {owner or 'none'}), and no name is taken "
+            "twice in a zone: delete that VM, or create a machine of another name"
+        )
+        raise DriverError(ErrorClass.CONFLICT, f"instances.insert: {whose} {why}", provider_code="alreadyExists")
+
+    def _checked(
+        self, gce: Gce, request: CreateMachineRequest, zone: str, body: Resource, vm: Resource
+    ) -> MachineStatus:
+        """The status of the machine's own VM. Raises IdempotencyMismatch where the token has made it from something
+        else."""
+        made_by = labels_of(vm).get(KEY_ATTEMPT, "")
+        if made_by.startswith(attempt(request.token)) and made_by != body["labels"][KEY_ATTEMPT]:
+            raise IdempotencyMismatch(
+                f"instances.insert: the token's VM {vm['name']} was made from another request",
+                provider_code="requestIdMismatch",
+                terminated=False,
+            )
+        return instances.describe(gce, zone, vm)

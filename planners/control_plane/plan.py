@@ -1,0 +1,124 @@
+"""The plan of a control plane: one pure function, used by its workflow, by `--dry-run` and by tests.
+
+A plan that is carried out and made again comes to nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from planners.control_plane import gates, holds, on_delete, rolling
+from planners.control_plane.status import complete
+from planners.control_plane.view import Host, Observed, going
+from planners.fleet import pace
+from planners.fleet.steps import Create, Delete, LiftHold, Plan, Step, Wait
+from planners.words import named
+from resources.control_plane.spec import State, UpdateStrategy
+from resources.machine.placement import Placement
+
+
+def plan(observed: Observed, now: datetime) -> Plan:
+    """What to do now, why, and what is waited for. Total: every state of a control plane has a plan."""
+    lifted, held = holds.lift(observed)
+    steps: list[Step] = [LiftHold((host.name,), "HoldLifted", f"{host.name} goes: {why}") for host, why in lifted]
+    if observed.deleted:
+        return Plan(tuple(steps), tuple(held))
+    changes, waits = _what_else(observed, held, now)
+    made = Plan((*steps, *changes), tuple(dict.fromkeys(waits)))
+    return replace(made, next_look=_next_look(observed, now), complete=complete(observed))
+
+
+def _what_else(observed: Observed, held: list[Wait], now: datetime) -> tuple[list[Step], list[Wait]]:
+    """The changes beyond holds, and all waits, the one that stops most first."""
+    if observed.state is State.INACTIVE:
+        return [], [*held, Wait("Inactive", "it only looks on: make spec.state Active to let it replace machines")]
+    if (gate := gates.closed(observed)) is not None:
+        return [], [gate, *held]
+    if observed.unseen:
+        return [], [Wait("Unreachable", f"{observed.unseen}; nothing is replaced on old news"), *held]
+    steps, waits = _changes(observed, now)
+    if observed.paused and steps:
+        would = "; ".join(s.message for s in steps)
+        reason = "RolloutPaused" if observed.paused_alone else "ClusterPaused"
+        return [], [Wait(reason, f"{observed.paused}. Otherwise: {would}"), *held, *waits]
+    return steps, [*held, *waits]
+
+
+def _changes(observed: Observed, now: datetime) -> tuple[list[Step], list[Wait]]:
+    deletions, waits = _deletions(observed)
+    due = [(i, f"index {i} is empty") for i, hosts in observed.indexes.items() if not hosts]
+    if observed.strategy is UpdateStrategy.ON_DELETE:
+        due += on_delete.due(observed)
+        waits += on_delete.waits(observed)
+    elif due:  # an empty index comes first
+        may = max(0, rolling.MAX_SURGE - observed.surge)
+        due, later = due[:may], due[may:]
+        waits += [rolling.surge_used(observed, index) for index, _ in later[:1]]
+    elif not deletions:
+        found = rolling.due(observed)
+        if isinstance(found, Wait):
+            waits.append(found)
+        elif found is not None and observed.frozen:
+            waits.append(Wait("Frozen", f"Frozen {observed.frozen}: no replacement begins for index {found[0]}"))
+        elif found is not None:
+            due.append(found)
+    creations, slowed = _creations(observed, due, now)
+    return [*deletions, *creations], [*waits, *slowed]
+
+
+def _deletions(observed: Observed) -> tuple[list[Step], list[Wait]]:
+    """At most one machine is marked for deletion: an unhealthy one that asks, or, rolling, one that is replaced."""
+    if observed.strategy is UpdateStrategy.ROLLING_UPDATE:
+        found = rolling.victim(observed)
+        if isinstance(found, Wait):
+            return [], [found]
+        if found is not None:
+            host, why = found
+            return [Delete((host.name,), "Replaced", f"{host.name} is deleted: {why}")], []
+    ill = sorted((h for h in observed.hosts if h.asks and not h.leaving), key=lambda h: (h.index, h.name))
+    if not ill:
+        return [], []
+    return _repair(observed, ill[0])
+
+
+def _repair(observed: Observed, host: Host) -> tuple[list[Step], list[Wait]]:
+    """An unhealthy machine is marked for deletion, and goes when its index has a ready replacement. One at a time, and
+    only while the others are a quorum: where they are none, a person decides."""
+    if first := going(observed):
+        words = f"{host.name} is unhealthy; {first[0].name} goes first, one control-plane machine at a time"
+        return [], [Wait("ControlPlaneLeaving", words)]
+    if observed.serving - host.ready < observed.quorum:
+        words = (
+            f"{host.name} is unhealthy, and the other ready machines are no quorum of {observed.replicas}: a person "
+            "has to judge what is left of etcd; hostler delete machine replaces one"
+        )
+        return [], [Wait("BelowQuorum", words)]
+    message = f"{host.name} is deleted: it is unhealthy"
+    return [Delete((host.name,), "Unhealthy", message, repair=True, permitted=True)], []
+
+
+def _creations(observed: Observed, due: list[tuple[int, str]], now: datetime) -> tuple[list[Step], list[Wait]]:
+    speed = pace.of(observed.pace, observed.revision)
+    coming = sum(h.pending and not h.joined for h in observed.hosts)
+    may = pace.allowance(speed, coming, now)
+    steps: list[Step] = [
+        Create(
+            1,
+            observed.revision,
+            "IndexFilled",
+            f"a machine is created for index {index}: {why}",
+            Placement(index=index, failure_domain=observed.domains.get(index, "")),
+        )
+        for index, why in due[:may]
+    ]
+    if not due[may:]:
+        return steps, []
+    rest = named([str(index) for index, _ in due[may:]])
+    words = speed.message or f"{coming + len(steps)} on their way"
+    return steps, [Wait(speed.reason or "SlowStart", f"index {rest} waits for a machine: {words}")]
+
+
+def _next_look(observed: Observed, now: datetime) -> datetime | None:
+    times = (observed.pace.until, *(host.ready_until for host in observed.hosts))
+    return min((t for t in times if t is not None and t > now), default=None)

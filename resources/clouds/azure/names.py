@@ -1,0 +1,20 @@
+"""The providerIDs of Azure."""
+
+from __future__ import annotations
+
+from resources.clouds.base import ProviderIDs
+
+
+def _key(provider_id: str) -> str:
+    """Gardener writes `azure:///<location>/<vm>`, the cloud-controller-manager
+    `azure:///subscriptions/…/virtualMachines/<vm>`: a VM of ours has a name that no other has. Azure takes names, and
+    answers with them, in any case."""
+    return f"azure/{provider_id.rsplit('/', 1)[-1].lower()}"
+
+
+def _indexed(provider_id: str) -> str:
+    """By the VM's name alone: of the two spellings, one has a location and the other has none."""
+    return f"azure:///{provider_id.rsplit('/', 1)[-1].lower()}"
+
+
+IDS = ProviderIDs("azure", _key, _indexed)

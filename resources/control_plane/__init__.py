@@ -1,0 +1,1 @@
+"""The control plane: machines by index, replaced one at a time, never below quorum."""

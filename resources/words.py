@@ -1,0 +1,23 @@
+"""One way to say what people read everywhere: a time, and an error. A duration is `resources.base.format_duration`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def utc(time: datetime | None) -> str:
+    """`2026-03-01 14:05:00 UTC`."""
+    if time is None:
+        return "(unknown)"
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def utc_clock(time: datetime) -> str:
+    """`14:05:00 UTC`, for a moment of which everybody knows the day."""
+    return f"{time.astimezone(UTC):%H:%M:%S} UTC"
+
+
+def cause(error: BaseException) -> str:
+    """What the error says. Many say nothing (a timeout, a connection that was closed): these are called by their name.
+    An error is never false, so `{e or …}` would not do."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

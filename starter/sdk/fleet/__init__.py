@@ -1,0 +1,1 @@
+"""What owners of machines have in common, as programs see them: pools, the control plane."""

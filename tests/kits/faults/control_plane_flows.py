@@ -1,0 +1,147 @@
+"""Flows of a control plane, with real machines. Boundaries are those of the activities that its workflow calls: what
+its machines do is struck in the machines' own flows."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from classes import LiveClass
+from lifekit import DEADLINE, Stack, asked, end_running, eventually
+from pools.lives import machine_handle
+from temporalio.client import WorkflowHandle
+
+from faults.flow import Flow, flow, template
+from faults.pool_invariants import Watched, check_ends, check_pool_i1, check_pool_i6, check_pool_i8
+from faults.strike import arm
+from resources.control_plane.spec import ControlPlaneSpec
+from resources.control_plane.state import ControlPlaneState
+from resources.control_plane.summary import ControlPlaneSummary
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
+from resources.names import CONTROL_PLANE_LABELS
+from workflows.control_plane import ControlPlaneWorkflow
+
+CONTROL_PLANES: dict[str, Flow] = {}
+QUORUM = 2
+MACHINE = {
+    "nodeTemplate": template({CONTROL_PLANE_LABELS[0]: ""}).model_dump(mode="json", by_alias=True, exclude_unset=True),
+    "healthTimeout": "5m",
+    "creationTimeout": "5m",
+    "drainTimeout": "1m",
+}
+
+
+@dataclass
+class LiveControlPlane:
+    """A control plane of three machines that were made by hand."""
+
+    stack: Stack
+    name: str
+    """What the names of its machines begin with, as a pool's do."""
+
+    def __post_init__(self) -> None:
+        self.handle: WorkflowHandle[Any, Any] = self.stack.client.get_workflow_handle(
+            f"controlplane/{self.stack.cluster}"
+        )
+        self.of = LiveClass(self.stack)
+        self.hands = [f"{self.name}-hand{index}-{index}" for index in range(3)]
+
+    async def by_hand(self) -> None:
+        await self.of.start()
+        for name in self.hands:
+            await self.stack.create(name, machine_class=self.of.wanted, **MACHINE)
+        for name in self.hands:
+            await self.stack.phase(Phase.RUNNING, name)
+
+    async def start(self, **spec: Any) -> None:
+        settings = self.stack.settings
+        made = {"class": {"name": self.of.name}, **MACHINE}
+        given = {"state": "Active", "namePrefix": self.name, "template": {"spec": made}, **spec}
+        state = ControlPlaneState(
+            name="cluster",
+            cluster=self.stack.cluster,
+            spec=ControlPlaneSpec.model_validate(given),
+            queue_prefix=settings.queue_prefix,
+            timings=settings.timings,
+        )
+        await self.stack.client.start_workflow(
+            ControlPlaneWorkflow.run, state, id=self.handle.id, task_queue=settings.queue_prefix
+        )
+        self.stack.started[self.name] = self.handle
+
+    async def state(self) -> ControlPlaneState:
+        return await asked(self.handle, ControlPlaneWorkflow.describe)
+
+    async def summary(self) -> ControlPlaneSummary:
+        return await asked(self.handle, ControlPlaneWorkflow.summary)
+
+    async def complete(self, *without: str) -> ControlPlaneSummary:
+        def done(s: ControlPlaneSummary) -> bool:
+            gone = not any(h.name in without for i in s.indexes for h in i.hosts)
+            return gone and s.rolled_out and s.machines == 3 and not s.template_pending
+
+        return await eventually(self.summary, done, "three machines, each up to date")
+
+    async def delete(self, name: str) -> None:
+        await machine_handle(self.stack, name).signal("delete", DeleteIntent(id=uuid.uuid4().hex, requested_by="test"))
+
+    async def end(self) -> None:
+        """The set is deleted, its machines stay; then they are deleted, and nothing is left."""
+        names = list((await self.state()).members)
+        intent = Intent(id=uuid.uuid4().hex, requested_by="test")
+        await self.handle.execute_update("delete", intent, id=intent.id)
+        await asyncio.wait_for(self.handle.result(), DEADLINE)
+        for name in names:
+            state = await asked(machine_handle(self.stack, name), "describe")
+            assert (state["owner"], state["status"]["phase"], state["deletion"]) == (None, "Running", None)
+        for name in names:
+            await self.delete(name)
+        for name in names:
+            await asyncio.wait_for(machine_handle(self.stack, name).result(), DEADLINE)
+
+
+def check_i14(seen: Watched) -> None:
+    """The control plane never loses quorum by our hand: so many of its Nodes have joined, and are not being drained."""
+    counts = seen.in_service()
+    assert min(counts, default=QUORUM) >= QUORUM, f"I14: in service {counts}, a quorum is {QUORUM}"
+
+
+@flow(
+    CONTROL_PLANES,
+    "find_control_plane_nodes",
+    "find_members",
+    "start_machines",
+    "tell_members",
+    "tell_members 2",
+    "tell_members 3",
+    "forget_pool",
+    alone=True,
+)
+async def control_plane_of_deleted_machines(stack: Stack) -> None:
+    """Three machines made by hand are taken over; a person deletes two of them at once. Both are replaced at once, and
+    go one after the other."""
+    cp = LiveControlPlane(stack, f"c{uuid.uuid4().hex[:6]}")
+    seen = Watched(cp)  # type: ignore[arg-type]  # it has what Watched asks of a pool
+    try:
+        await cp.by_hand()
+        arm(stack, "ControlPlaneWorkflow")
+        await cp.start(strategy="OnDelete")
+        await cp.complete()
+        seen.in_service()
+        gone, stays = cp.hands[:2], cp.hands[2]
+        await asyncio.gather(*map(cp.delete, gone))
+        summary = await cp.complete(*gone)
+        check_i14(seen)
+        assert [h.name for h in summary.indexes[2].hosts] == [stays]
+        await cp.end()
+        check_pool_i1(seen, machines=5)
+        check_pool_i6(seen)
+        check_pool_i8(seen)
+        await check_ends(seen, [cp.handle.id])
+        await eventually(cp.of.state, lambda s: not s.users, "the class forgets the set and its machines")
+    finally:
+        await end_running(stack)

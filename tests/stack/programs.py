@@ -1,0 +1,57 @@
+"""What the images hold that are not ours: built with Go from pinned modules (`go.mod` beside this file), once.
+
+`python -m stack.programs` builds them: ten minutes on two processors, into .cache/stack.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from paths import TESTS
+from realkube_build import Module, go_build
+
+from stack.layers import CACHE
+
+FOLDER = TESTS / "stack"
+TEMPORAL = Module(
+    FOLDER / "temporal",
+    "go.temporal.io/server",
+    {
+        "temporal-server": "go.temporal.io/server/cmd/server",
+        "temporal-sql-tool": "go.temporal.io/server/cmd/tools/sql",
+    },
+)
+UI = Module(
+    FOLDER / "ui", "github.com/temporalio/ui-server/v2", {"ui-server": "github.com/temporalio/ui-server/v2/cmd/server"}
+)
+COMPOSE = Module(
+    FOLDER / "compose", "github.com/docker/compose/v5", {"docker-compose": "github.com/docker/compose/v5/cmd"}
+)
+
+
+def program(module: Module, name: str) -> Path:
+    """The program of the version that the module's go.mod pins; built when it is not there."""
+    target = CACHE / "programs" / f"{name}-{module.version}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        go_build(module, name, target)
+    return target
+
+
+def sources(module: Module) -> Path:
+    """The module's own files, where Go keeps them."""
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", module.path]
+    return Path(subprocess.run(argv, cwd=module.folder, check=True, capture_output=True, text=True).stdout.strip())
+
+
+if __name__ == "__main__":
+    try:
+        for each in (TEMPORAL, UI, COMPOSE):
+            for one in each.commands:
+                program(each, one)
+    except FileNotFoundError:
+        sys.exit("error: there is no Go here, which builds Temporal's server: install it (https://go.dev/dl)")
+    except subprocess.CalledProcessError as e:
+        sys.exit(f"error: go build failed with exit code {e.returncode}")

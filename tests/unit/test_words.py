@@ -1,0 +1,54 @@
+"""Times and errors are said in one way: nothing formats a time by itself, and an error without words has a name."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from paths import ROOT
+
+from resources.words import cause, utc, utc_clock
+
+HOUSE = ("resources", "planners", "workflows", "activities", "drivers", "starter")
+MAY_FORMAT = {
+    "resources/words.py": "the one way",
+    "resources/orders.py": "an order as it was sent",
+    "starter/sdk/results.py": "Kubernetes' own form, for programs",
+    "activities/drain/words.py": "its own short form, with UTC",
+    "starter/local/demo_view.py": "the demo's own lines, which pass by",
+    "starter/commands/rollout_history.py": "lines of a rollout's steps, with Z",
+    "starter/commands/rollout_view.py": "lines of a rollout's steps, with Z",
+    "starter/commands/events.py": "the first column of events, with Z",
+}
+
+
+def test_a_time_says_that_it_is_utc() -> None:
+    time = datetime(2026, 3, 1, 15, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert (utc(time), utc_clock(time)) == ("2026-03-01 14:05:00 UTC", "14:05:00 UTC")
+    assert utc(time.astimezone(UTC)) == utc(time)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(ValueError("no"), "no"), (TimeoutError(), "no answer in time"), (ConnectionResetError(), "ConnectionResetError")],
+)
+def test_an_error_is_never_empty(error: Exception, words: str) -> None:
+    assert cause(error) == words
+
+
+def test_nobody_formats_times_on_its_own() -> None:
+    found = {
+        str(file.relative_to(ROOT))
+        for folder in HOUSE
+        for file in (ROOT / folder).rglob("*.py")
+        if re.search(r":%Y-|:%H:", file.read_text())
+    }
+    assert found == set(MAY_FORMAT)
+
+
+def test_nobody_asks_whether_an_error_is_true() -> None:
+    """`{e or type(e).__name__}` is `{e}`: an exception is never false."""
+    wrong = re.compile(r"\b(?:e|err|error|exc) or (?:type\(|f?\")")
+    places = [*(f for folder in (*HOUSE, "simulator") for f in (ROOT / folder).rglob("*.py")), ROOT / "worker.py"]
+    assert [f"{f.relative_to(ROOT)}: {m[0]}" for f in places for m in wrong.finditer(f.read_text())] == []
