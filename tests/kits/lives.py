@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import CLUSTER, Stack, examples, examples_of, write_secret
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 
-from resources.machine.state import MachineState, Phase
+from resources.machine.state import ApplyIntent, MachineState, Phase
 from resources.manifests import MachineClass
 from resources.names import machine_id
 from simulator.frame import Call, FaultRule
@@ -42,6 +43,17 @@ async def running(stack: Stack, name: str = "m-1") -> MachineState:
     """A new machine, or a new life of one."""
     await stack.create(name)
     return await stack.phase(Phase.RUNNING, name)
+
+
+async def time_is_up(stack: Stack, name: str = "m-1", **timeouts: timedelta) -> MachineState:
+    """Changes timeouts, which counts at once, and returns the machine as it was before. So what a machine shows until
+    then can be looked at for as long as a busy computer takes: start it with hours, and not with seconds."""
+    state = await stack.state(name)
+    assert state.machine_class is not None
+    spec = state.spec.model_copy(update=timeouts)
+    intent = ApplyIntent(id=str(uuid.uuid4()), requested_by="test", spec=spec, machine_class=state.machine_class)
+    await stack.started[name].execute_update(MachineWorkflow.apply, intent, id=intent.id)
+    return state
 
 
 async def terminate(stack: Stack, name: str = "m-1") -> None:

@@ -11,7 +11,20 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually, examples, write_secret
-from lives import described, details, fault, instance, knobs, node, nothing_is_left, reasons, story, user_data
+from lives import (
+    described,
+    details,
+    fault,
+    instance,
+    knobs,
+    mend,
+    node,
+    nothing_is_left,
+    reasons,
+    story,
+    time_is_up,
+    user_data,
+)
 
 from activities.kube.tokens import token_id
 from planners.waits import GROWING, SPREAD, WAIT
@@ -21,6 +34,7 @@ from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
 from resources.timings import Timings
 
 SOON = timedelta(seconds=4)  # creationTimeout of a machine that should fail
+HOUR = timedelta(hours=1)
 UNINITIALIZED = STARTUP_TAINTS[0]
 
 
@@ -76,9 +90,6 @@ async def test_each_refusal_has_its_own_reason_words_and_wait(stack: Stack) -> N
     await stack.phase(Phase.RUNNING, "unavailable")  # the shortest wait of them
 
 
-HOUR = timedelta(hours=1)
-
-
 async def test_a_class_corrected_while_creating_fails(stack: Stack) -> None:
     """It gets a new token, since the former one is bound to the wrong request, and waits less than with the same
     one."""
@@ -97,21 +108,20 @@ async def test_a_class_corrected_while_creating_fails(stack: Stack) -> None:
 
 async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
     """EC2 has bound the token to the request that failed: a new attempt, which has the new user data."""
-    timings = Timings.fast()
-    timings = timings.model_copy(update={"retry": {**timings.retry, ErrorClass.CAPACITY: timedelta(seconds=3)}})
-    fault(stack, operation="RunInstances", code="InsufficientInstanceCapacity")
-    await stack.create(timings=timings)
+    fault(stack, operation="RunInstances", code="InsufficientInstanceCapacity", times=None)
+    await stack.create()
     await stack.reason("OutOfCapacity")
     edited = f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule --node-labels=edited=yes"'
     await write_secret(
         stack, "demo-aws", user_data((f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"', edited))
     )
-    over = await stack.reason("AttemptIsOver")
-    assert "a new attempt follows unless a VM of this machine appears" in await described(stack)
+    over = await eventually(stack.state, lambda s: "AttemptIsOver" in reasons(s), "the end of the attempt")
+    (said,) = [h.message for h in over.journal if h.reason == "AttemptIsOver"]
+    assert "a new attempt follows unless a VM of this machine appears" in said
+    mend(stack)
     running = await stack.phase(Phase.RUNNING)
-    assert over.attempt is not None
     assert running.attempt is not None
-    assert running.attempt.number == over.attempt.number + 1
+    assert running.attempt.number == 2
     assert node(stack, str(running.status.node_name))["metadata"]["labels"]["edited"] == "yes"
     assert stack.launched() == [instance(running)]
     await nothing_is_left(stack, running)
@@ -124,14 +134,15 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
 async def test_a_node_that_never_joins(stack: Stack) -> None:
     """P13: the console's last lines are in describe while it waits, and in its story when it has failed."""
     knobs(stack, never_joins=True)
-    await stack.create(creation_timeout=timedelta(seconds=10))
+    await stack.create(creation_timeout=HOUR)
     waits = await stack.reason("NodeNotSeen")
     line = "dracut: FATAL: no root device"
     stack.simulator.call(lambda: stack.cloud.set_console(instance(waits), f"{line}\n"))
     assert "its node has not joined yet" in await says(stack, line)
+    await time_is_up(stack, creation_timeout=SOON)
     await stack.phase(Phase.FAILED)
     text = await described(stack)
-    for words in ("CreationTimeout", "not Running within creationTimeout (10s)", line):
+    for words in ("CreationTimeout", "not Running within creationTimeout (4s)", line):
         assert words in text
     (failed,) = [e for e in await story(stack) if e.reason == "CreationTimeout"]
     assert line in failed.message
@@ -142,7 +153,7 @@ async def test_a_node_that_never_joins(stack: Stack) -> None:
 async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
     """This is said at once, while the VM boots, and again when the machine has failed by it."""
     knobs(stack, join_delay=3600)
-    await stack.create(creation_timeout=timedelta(seconds=8))
+    await stack.create(creation_timeout=HOUR)
     waits = await stack.reason("NodeNotSeen")
     assert waits.attempt is not None
     token = f"bootstrap-token-{token_id(waits.uid, waits.attempt.number)}"
@@ -150,10 +161,17 @@ async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
     removed = "somebody removed its bootstrap token"
     await says(stack, removed)
     knobs(stack, join_delay=0)
-    assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: it is of no use
+    refused = "cannot create certificate signing request"  # the VM has the old one: it is of no use
+    await eventually(lambda: console(stack, waits), lambda text: refused in text, "the kubelet's try to join")
+    await time_is_up(stack, creation_timeout=SOON)
+    assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")
     failed = await stack.phase(Phase.FAILED)
     assert removed in failed.journal[-1].message
     await nothing_is_left(stack, waits)
+
+
+async def console(stack: Stack, state: MachineState) -> str:
+    return str(stack.ec2().get_console_output(InstanceId=instance(state)).get("Output", ""))
 
 
 async def without_provider_id(stack: Stack, **spec: Any) -> MachineState:
@@ -176,8 +194,9 @@ async def test_a_node_that_gets_its_provider_id_later(stack: Stack) -> None:
 
 async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
     """Nobody can say whose it is, so the machine may not delete it either."""
-    waits = await without_provider_id(stack, creation_timeout=timedelta(seconds=6))
+    waits = await without_provider_id(stack, creation_timeout=HOUR)
     name = str(waits.status.node_name)
+    await time_is_up(stack, creation_timeout=SOON)
     failed = await stack.phase(Phase.FAILED)
     assert f"node {name} exists but has no providerID" in failed.journal[-1].message
     await stack.delete()

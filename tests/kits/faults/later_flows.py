@@ -43,6 +43,9 @@ HEALTH_TIMEOUT = timedelta(seconds=5)
 DRAIN_TIMEOUT = timedelta(seconds=3)
 """A silent kubelet confirms no pod's end: the drain lasts until its deadline."""
 
+BETWEEN_LOOKS = timedelta(seconds=10)
+"""Between the first look and the second, the flow must see what the first one found, and a kubelet must report."""
+
 LATER: dict[str, Flow] = {}
 
 
@@ -142,7 +145,8 @@ async def hostile_input(stack: Stack) -> None:
 async def recovery_unheard(stack: Stack) -> None:
     """Ill at the first look, well at the second, and no news of it comes: never Failed."""
     name = new_name()
-    seen = await running(stack, name, health_timeout=HEALTH_TIMEOUT)
+    timings = stack.settings.timings.model_copy(update={"confirm": BETWEEN_LOOKS})
+    seen = await running(stack, name, health_timeout=BETWEEN_LOOKS + timedelta(seconds=1), timings=timings)
     arm(stack)
     knobs(stack, name, unready=True)
     lie = await deafen(stack, seen)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+import uuid
+from datetime import datetime, timedelta
 from typing import Any
 
 from lifekit import DEADLINE, Stack, eventually
@@ -27,7 +28,7 @@ from faults.invariants import (
     fired,
 )
 from faults.strike import arm
-from resources.machine.preservation import PreserveIntent, PreserveValue
+from resources.machine.preservation import ExtendIntent, PreserveIntent, PreserveValue
 from resources.machine.state import MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, machine_id
 from simulator.controllers.storage import DETACH_ANNOTATION
@@ -178,7 +179,9 @@ def attachment(stack: Stack, volume: str) -> str:
 
 # -- flows of the fault matrix that are about preservation ------------------------------------------------------------
 
-TIMEOUT = timedelta(seconds=8)
+TIMEOUT = timedelta(hours=1)
+"""What is kept stays so until the flow has seen it: a window of seconds passes unseen on a busy machine."""
+SOON = timedelta(seconds=3)
 HEALTH_TIMEOUT = timedelta(seconds=4)
 
 PRESERVED: dict[str, Flow] = {}
@@ -186,7 +189,8 @@ PRESERVED: dict[str, Flow] = {}
 
 @flow(PRESERVED, "preserve_node", "preserve_node 2")
 async def preserved_by_annotation(stack: Stack) -> None:
-    """Running and annotated with `now`: protected from cluster-autoscaler until its end, and then as before."""
+    """Running and annotated with `now`: protected from cluster-autoscaler until its end, and then as before. Its end is
+    moved, so that it comes when all is seen."""
     name = new_name()
     seen = await running(stack, name, machine_preserve_timeout=TIMEOUT)
     mark(stack, seen)
@@ -195,9 +199,9 @@ async def preserved_by_annotation(stack: Stack) -> None:
     await stack.kubectl_beside("annotate", "node", node, f"{PRESERVE_ANNOTATION}=now")
     kept = await preserved(stack, name)
     assert kept.status.shown_phase == "Running:Preserved"
-    expiry = kept.status.preserve.expiry_time
-    assert expiry is not None
+    assert (kept.status.preserve.since, kept.status.preserve.expiry_time) == from_now(kept)
     await eventually(lambda: on_node(stack, node), lambda a: a.get(SCALE_DOWN_DISABLED) == "true", "it is protected")
+    expiry = await ends_soon(stack, name)
     ended = await eventually(lambda: stack.state(name), lambda s: s.status.preserve.expiry_time is None, "the end")
     check_i7(ended.journal, "PreserveExpired", expiry)
     assert ended.status.phase is Phase.RUNNING
@@ -211,8 +215,8 @@ async def preserved_by_annotation(stack: Stack) -> None:
 
 @flow(PRESERVED, "drain_node", "preserve_node", "preserve_node 2", "drain_node 2")
 async def preserved_when_it_failed(stack: Stack) -> None:
-    """Preservation is asked for beforehand; the machine is drained once when it fails, kept until the end, then deleted
-    on its own."""
+    """Preservation is asked for beforehand; the machine is drained once when it fails, kept until its end, which is
+    moved when all is seen, then deleted on its own."""
     name = new_name()
     seen = await running(
         stack, name, machine_preserve_timeout=TIMEOUT, health_timeout=HEALTH_TIMEOUT, drain_timeout=timedelta(seconds=2)
@@ -226,8 +230,8 @@ async def preserved_when_it_failed(stack: Stack) -> None:
     seen.states.append(kept)
     assert kept.status.shown_phase == "Failed:Preserved"
     check_marks(stack, seen)
-    expiry = kept.status.preserve.expiry_time
-    assert expiry is not None
+    assert (kept.status.preserve.since, kept.status.preserve.expiry_time) == from_now(kept)
+    expiry = await ends_soon(stack, name)
     result = await asyncio.wait_for(stack.started[name].result(), DEADLINE)
     check_i9(result.journal, expiry)
     check_i7(result.journal, "PreserveExpired", expiry)
@@ -239,7 +243,7 @@ async def preserved_when_it_failed(stack: Stack) -> None:
 async def preserved_and_well_again(stack: Stack) -> None:
     """Failed:Preserved, well again: Running:Preserved with the same expiry, and the cordon of the drain is lifted."""
     name = new_name()
-    seen = await running(stack, name, machine_preserve_timeout=timedelta(minutes=10), health_timeout=HEALTH_TIMEOUT)
+    seen = await running(stack, name, machine_preserve_timeout=TIMEOUT, health_timeout=HEALTH_TIMEOUT)
     arm(stack)
     asked = PreserveIntent(id=f"keep-{name}", requested_by="test", value=PreserveValue.WHEN_FAILED)
     await stack.started[name].signal("preserve", asked)
@@ -258,6 +262,20 @@ async def preserved_and_well_again(stack: Stack) -> None:
 
 async def preserved(stack: Stack, name: str) -> MachineState:
     return await eventually(lambda: stack.state(name), lambda s: s.status.preserve.expiry_time, f"{name} preserved")
+
+
+def from_now(kept: MachineState) -> tuple[datetime, datetime]:
+    """When its preservation began, and when it should end."""
+    (began,) = (h.time for h in kept.journal if h.reason == "Preserved")
+    return began, began + TIMEOUT
+
+
+async def ends_soon(stack: Stack, name: str) -> datetime:
+    """Moves the end of its preservation; returns when it is."""
+    intent = ExtendIntent(id=str(uuid.uuid4()), requested_by="test", lasts=SOON)
+    await stack.started[name].execute_update("extend", intent, id=intent.id)
+    journal = (await stack.state(name)).journal
+    return next(h.time for h in journal if h.reason == "PreservationMoved") + SOON
 
 
 async def the_end(stack: Stack, seen: Witness) -> None:

@@ -310,6 +310,6 @@ async def check_saboteurs(shared: Stack, flows: Mapping[str, Flow], all_rows: Se
     played = {row.name: partial(sabotaged, flow=flows[row.flow], fault=row.fault, sabotage=row.name) for row in rows}
     said = await side_by_side(shared, played)
     for name, words in said.items():
-        print(f"{name:14} {words!r:.160}")
+        print(f"saboteur {name:14} made a check say: {words!r:.160}")
     unseen = {row.name: said[row.name] for row in rows if not str(said[row.name]).startswith(row.words)}
     assert not unseen, f"not seen by the invariant that they break: {unseen}"

@@ -378,7 +378,7 @@ async def not_found_lies(it: Live) -> None:
 
         async def contradicted() -> bool:
             seen: MachineState = await asked(machine, MachineWorkflow.describe)
-            return seen.claim is not None and seen.claim.moved > 0
+            return any(h.reason == "VMContradiction" for h in seen.journal)
 
         async def decided() -> bool:
             return touched_vms(it) != (2, 0) or await contradicted()

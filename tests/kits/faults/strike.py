@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import functools
 import gc
+import logging
 import multiprocessing
 import multiprocessing.context
 import multiprocessing.forkserver
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -216,6 +218,7 @@ def serve(settings_file: Path, address: str, faults: Faults, sabotage: str | Non
     if sabotage:
         from faults.saboteurs import SABOTEURS
 
+        logging.basicConfig(format=f"saboteur {sabotage}: %(message)s")  # what it breaks is said to be broken
         SABOTEURS[sabotage]()
 
     async def run() -> None:
@@ -231,12 +234,21 @@ def serve(settings_file: Path, address: str, faults: Faults, sabotage: str | Non
 # -- beside it ------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _processes() -> multiprocessing.context.ForkServerContext:
-    """A process that has imported everything, from which workers are forked: seconds of CPU less for each.
+_first = threading.Lock()
+"""Whoever comes while the forking process imports waits for it, too."""
 
-    Python 3.11 does not tell it our path (gh-117378), and it says nothing of a preload that it does not find.
+
+def _processes() -> multiprocessing.context.ForkServerContext:
+    """A process that has imported everything, from which workers are forked: seconds of CPU less for each. To be called
+    beside the event loop: on a busy machine the imports take half a minute, and the simulator's callers would give up.
     """
+    with _first:
+        return _forking()
+
+
+@functools.cache
+def _forking() -> multiprocessing.context.ForkServerContext:
+    """Python 3.11 does not tell it our path (gh-117378), and it says nothing of a preload that it does not find."""
     processes = multiprocessing.get_context("forkserver")
     drivers = [provider.driver for provider in PROVIDERS.values()]
     processes.set_forkserver_preload(["worker", *drivers, "faults.strike", "faults.saboteurs"])
@@ -248,6 +260,9 @@ def _processes() -> multiprocessing.context.ForkServerContext:
         del os.environ["PYTHONPATH"]
         if before is not None:
             os.environ["PYTHONPATH"] = before
+    first = processes.Process(target=int)  # it forks when all is imported
+    first.start()
+    first.join()
     return processes
 
 
@@ -257,7 +272,7 @@ async def faulty_worker(
 ) -> AsyncIterator[tuple[Faults, Callable[[], None]]]:
     """A worker in a process that is started again whenever it was killed: its faults, each of which strikes once, and
     what kills it."""
-    processes = _processes()
+    processes = await asyncio.to_thread(_processes)
     faults = Faults(stack.settings_file, faults)
     address = stack.client.service_client.config.target_host
     arguments = (stack.settings_file, address, faults, sabotage)
