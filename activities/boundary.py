@@ -25,6 +25,8 @@ from drivers.base import NameTaken
 from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
 from resources.clouds import UnknownScope
 from resources.errors import (
+    API,
+    CLOUD,
     IDEMPOTENCY,
     IN_PROGRESS,
     MISSING_CREDENTIALS,
@@ -161,10 +163,11 @@ def translated() -> Iterator[None]:
     except PartialUpdate as e:
         raise _classified(e.info, e.resources) from None
     except DriverError as e:
-        raise _classified(e.info) from None
+        raise _classified(e.info.model_copy(update={"silent": CLOUD if e.silent else ""})) from None
     except KubeError as e:
         info = ErrorInfo.of(e.error_class, f"Kubernetes API: {e.message}")
-        raise _classified(info.model_copy(update={"retry_after": e.retry_after, "provider_code": e.reason})) from None
+        more = {"retry_after": e.retry_after, "provider_code": e.reason, "silent": API if e.locked_out else ""}
+        raise _classified(info.model_copy(update=more)) from None
     except EtcdError as e:
         raise _classified(ErrorInfo.of(e.error_class, f"etcd: {e.message}")) from None
     except SecretMissing as e:

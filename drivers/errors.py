@@ -30,6 +30,12 @@ class DriverError(Exception):
         self.code = code or CODE_OF[error_class]
 
     @property
+    def silent(self) -> bool:
+        """The cloud did not answer: there is no code of its own, or only a proxy's number."""
+        nobody = not self.provider_code or self.provider_code.isdecimal()
+        return self.error_class is ErrorClass.TRANSIENT and nobody
+
+    @property
     def info(self) -> ErrorInfo:
         return ErrorInfo(
             error_class=self.error_class,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from resources.base import Key, Seconds, Text, Value
+from resources.base import Key, Seconds, Text, Value, Word
 
 
 class ErrorClass(StrEnum):
@@ -77,12 +77,17 @@ class ErrorInfo(Value):
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
     account_id: Key = ""
     """Of a creation: the account in which it may have made a VM all the same."""
+    silent: Word = ""
+    """Who did not answer, `API` (the Kubernetes API server) or `cloud`; "": somebody answered, or it is not known."""
 
     @classmethod
     def of(cls, error_class: ErrorClass, message: str) -> ErrorInfo:
         """The error with the code that goes with its class."""
         return cls(error_class=error_class, code=CODE_OF[error_class], message=message)
 
+
+API, CLOUD = "API", "cloud"
+"""Values of ErrorInfo.silent."""
 
 # Failure types of activities that are not a provider's error; the workflow branches on them.
 NOT_YET = "NotYet"

@@ -76,6 +76,11 @@ class KubeError(Exception):
         """No answer, or one that says that nothing can be known: a proxy without a server, a server without storage."""
         return self.status == 0 or (self.status >= 500 and not self.busy)
 
+    @property
+    def locked_out(self) -> bool:
+        """Nothing can be known from it: it is silent, or does not know us at all (the watch of Nodes says so too)."""
+        return self.silent or self.status == 401
+
 
 class Kube:
     """One API server. Methods raise KubeError; paths are as in the API reference, without the host."""

@@ -19,7 +19,7 @@ FIELDS = 5
 """How many differing fields are named."""
 
 
-def observe(s: ControlPlaneState, now: datetime) -> Observed:
+def observe(s: ControlPlaneState, now: datetime, worst_first: bool = True) -> Observed:
     domains = domains_of(s)
     hosts = [_host(s, name, member, domains, now) for name, member in sorted(s.members.items())]
     return Observed(
@@ -39,6 +39,7 @@ def observe(s: ControlPlaneState, now: datetime) -> Observed:
         guarded=s.spec.etcd_guard,
         etcd=s.etcd if s.etcd_is_fresh else None,
         etcd_trouble=s.etcd_trouble,
+        worst_first=worst_first,
     )
 
 

@@ -17,6 +17,9 @@ from planners.words import named
 from resources.control_plane.spec import State, UpdateStrategy
 from resources.machine.placement import Placement
 
+WORSE = ("BelowQuorum", "EtcdQuorumLost", "EtcdQuorumAtRisk", "EtcdTrouble")
+"""Waits that are worse than a pause: a person must look, whoever paused it."""
+
 
 def plan(observed: Observed, now: datetime) -> Plan:
     """What to do now, why, and what is waited for. Total: every state of a control plane has a plan."""
@@ -37,15 +40,19 @@ def _what_else(observed: Observed, held: list[Wait], now: datetime) -> tuple[lis
         return [], [gate, *held]
     if observed.unseen:
         return [], [Wait("Unreachable", f"{observed.unseen}; nothing is replaced on old news"), *held]
-    steps, waits = _changes(observed, now)
+    steps, waits = _changes(observed, now, at_once=bool(observed.paused) and observed.worst_first)
     if observed.paused and steps:
         would = "; ".join(s.message for s in steps)
         reason = "RolloutPaused" if observed.paused_alone else "ClusterPaused"
-        return [], [Wait(reason, f"{observed.paused}. Otherwise: {would}"), *held, *waits]
+        paused = Wait(reason, f"{observed.paused}. Otherwise: {would}")
+        worse = [w for w in (*held, *waits) if observed.worst_first and w.reason in WORSE]
+        return [], [*worse, paused, *(w for w in (*held, *waits) if w not in worse)]
     return steps, [*held, *waits]
 
 
-def _changes(observed: Observed, now: datetime) -> tuple[list[Step], list[Wait]]:
+def _changes(observed: Observed, now: datetime, at_once: bool = False) -> tuple[list[Step], list[Wait]]:
+    """What would change, and what is waited for. `at_once`: whatever the pace of creations, which is no reason while
+    none is made anyway."""
     deletions, waits = _deletions(observed)
     due = [(i, f"index {i} is empty") for i, hosts in observed.indexes.items() if not hosts]
     if observed.strategy is UpdateStrategy.ON_DELETE:
@@ -63,7 +70,7 @@ def _changes(observed: Observed, now: datetime) -> tuple[list[Step], list[Wait]]
             waits.append(Wait("Frozen", f"Frozen {observed.frozen}: no replacement begins for index {found[0]}"))
         elif found is not None:
             due.append(found)
-    creations, slowed = _creations(observed, due, now)
+    creations, slowed = _creations(observed, due, len(due) if at_once else _may_create(observed, now))
     return [*deletions, *creations], [*waits, *slowed]
 
 
@@ -98,10 +105,16 @@ def _repair(observed: Observed, host: Host) -> tuple[list[Step], list[Wait]]:
     return [Delete((host.name,), "Unhealthy", message, repair=True, permitted=True)], []
 
 
-def _creations(observed: Observed, due: list[tuple[int, str]], now: datetime) -> tuple[list[Step], list[Wait]]:
+def _coming(observed: Observed) -> int:
+    return sum(h.pending and not h.joined for h in observed.hosts)
+
+
+def _may_create(observed: Observed, now: datetime) -> int:
+    return pace.allowance(pace.of(observed.pace, observed.revision), _coming(observed), now)
+
+
+def _creations(observed: Observed, due: list[tuple[int, str]], may: int) -> tuple[list[Step], list[Wait]]:
     speed = pace.of(observed.pace, observed.revision)
-    coming = sum(h.pending and not h.joined for h in observed.hosts)
-    may = pace.allowance(speed, coming, now)
     steps: list[Step] = [
         Create(
             1,
@@ -115,7 +128,7 @@ def _creations(observed: Observed, due: list[tuple[int, str]], now: datetime) ->
     if not due[may:]:
         return steps, []
     rest = named([str(index) for index, _ in due[may:]])
-    words = speed.message or f"{coming + len(steps)} on their way"
+    words = speed.message or f"{_coming(observed) + len(steps)} on their way"
     return steps, [Wait(speed.reason or "SlowStart", f"index {rest} waits for a machine: {words}")]
 
 

@@ -83,6 +83,9 @@ class Observed:
     """Whether its etcd has nobody else who looks after it, so that we do."""
     etcd: EtcdView | None = None
     """A look at etcd since the last machine began to leave; None where there was none."""
+    worst_first: bool = True
+    """False in a run that began before a pause left the worst wait first, and was said where the pace holds creations
+    back: a replay must decide again by the rules it decided by."""
     etcd_trouble: str = ""
     """Why it could not be looked at or changed, in words."""
 

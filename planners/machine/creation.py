@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from planners.machine.health import Health
 from planners.waits import FIRST, REASON, Tries, wait_after
 from resources.base import format_duration, later, seconds, whole_seconds
-from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
+from resources.errors import MISSING_CREDENTIALS, PASSING, Code, ErrorClass, ErrorInfo
 from resources.machine.state import (
     Attempt,
+    Cause,
     ClassSnapshot,
     FailureStreak,
     MachineState,
@@ -21,6 +22,8 @@ from resources.machine.state import (
 )
 from resources.timings import Timings
 
+PASSING_REASONS = frozenset(REASON[c] for c in PASSING)
+"""Reasons of failures that pass on their own."""
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 """Reasons of a machine whose call is under way: they say nothing about what holds it up."""
 
@@ -164,6 +167,30 @@ def again_after_update(
     return replace(failed, phase=Phase.PENDING, operation=OperationType.UPDATE)
 
 
+# -- the creation deadline --------------------------------------------------------------------------------------------
+
+
+def creation_deadline(s: MachineState, now: datetime) -> datetime:
+    """The time by which a machine must be Running. It stands still while its API server or cloud account does not
+    answer: an outage fails no machine (design, *Reachability*; invariant I5)."""
+    assert s.created is not None
+    silent = now - s.silent_since if s.silent_since else timedelta(0)
+    return later(s.created, s.spec.creation_timeout + s.stood_still + silent)
+
+
+def cause_after(former: Cause | None, reason: str, info: ErrorInfo, words: str, now: datetime) -> Cause | None:
+    """What is known to be against the creation after one more failure: one that passes on its own hides nothing."""
+    if info.error_class in PASSING or info.silent:
+        return former
+    since = former.since if former is not None and former.reason == reason else now
+    return Cause(reason=reason, message=words, since=since)
+
+
+def hides_cause(s: MachineState) -> bool:
+    """Whether the last failure passes on its own, and one before it does not."""
+    return s.cause is not None and s.trouble is not None and s.trouble.reason in PASSING_REASONS
+
+
 # -- too late ---------------------------------------------------------------------------------------------------------
 
 
@@ -181,9 +208,16 @@ class Late:
 def why_late(s: MachineState, now: datetime, health: Health | None = None, found: str = "") -> Late:
     """What held a machine up. `health`: of the Node of a machine that has a VM; `found`: what fresh looks saw besides.
 
-    A step of ours that was refused is the cause; without one, it is what the Node lacks.
+    A step of ours that was refused is the cause; without one, it is what the Node lacks. What passes on its own is the
+    cause only where nothing else was refused.
     """
-    operation, waiting, limit = s.status.last_operation, s.status.waiting_for, format_duration(s.spec.creation_timeout)
+    if s.cause is not None and hides_cause(s):
+        held = FailureStreak(reason=s.cause.reason, since=s.cause.since)
+        passed = s.status.last_operation
+        last = passed.description if passed and passed.state == OperationState.FAILED else ""
+        words = f"{s.cause.message} (for {format_duration(whole_seconds(now - s.cause.since))})"
+        return Late(held, "; ".join(filter(None, (words, last and f"last: {last}", found, _late(s)))))
+    operation, waiting = s.status.last_operation, s.status.waiting_for
     failed = operation.description if operation and operation.state == OperationState.FAILED else ""
     cause = s.trouble if failed or health is None or health.healthy else None
     refused = s.create_failure.message if cause and health is None and s.create_failure else ""
@@ -197,4 +231,10 @@ def why_late(s: MachineState, now: datetime, health: Health | None = None, found
         cause = FailureStreak(reason=waited.reason, since=waited.since)
     if health is not None and not (found and health.reason == "NodeNotSeen"):  # the looks say why it was not seen
         words = "; ".join(filter(None, (words, health.message)))
-    return Late(cause, "; ".join(filter(None, (words, found, f"not Running within creationTimeout ({limit})"))))
+    return Late(cause, "; ".join(filter(None, (words, found, _late(s)))))
+
+
+def _late(s: MachineState) -> str:
+    stood = format_duration(whole_seconds(s.stood_still))
+    more = f", which stood still for {stood} in outages" if s.stood_still else ""
+    return f"not Running within creationTimeout ({format_duration(s.spec.creation_timeout)}{more})"

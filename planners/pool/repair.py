@@ -94,11 +94,13 @@ def replace_failed(draft: Draft) -> None:
     ready = {n: m for n, m in view.active.items() if _is_ready(m, none_stays)}
     if not ready:
         return
-    if halted := _halted(view):
+    standing = left_standing(view)
+    halted = _halted(view)
+    if halted is None or (view.observed.lasting and halted.reason == "Unreachable"):
+        _say_what_is_left(draft, standing)
+    if halted is not None:
         draft.wait(halted.reason, halted.message)
         return
-    standing = left_standing(view)
-    _say_what_is_left(draft, standing)
     names = [n for n in in_deletion_order(ready, view.now) if n not in standing]
     none = [n for n in names if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
@@ -182,11 +184,10 @@ def _over(view: View) -> bool:
 
 
 def _halted(view: View) -> Wait | None:
-    if not view.observed.reachable:
-        return Wait(
-            "Unreachable", "The API server or the cloud does not answer: nothing is replaced on stale information"
-        )
-    return storm(view)
+    stormy = storm(view) if view.observed.reachable or view.observed.lasting else None
+    if stormy or view.observed.reachable:
+        return stormy
+    return Wait("Unreachable", "The API server or the cloud does not answer: nothing is replaced on stale information")
 
 
 def _resting(view: View) -> Wait | None:

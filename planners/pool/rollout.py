@@ -30,9 +30,9 @@ def holding(view: View) -> list[Wait]:
         return [Wait("RolloutAborted", f"The rollout was aborted{_why_aborted(rollout)}; {left}")]
     if waits := gates.holding(view):
         return waits
-    if not view.observed.reachable:
-        words = f"The API server or the cloud does not answer: nothing is replaced; {left}"
-        return [Wait("Unreachable", words)]
+    # An outage ends no trouble that was there before: that is the cause still, and its time goes on.
+    if not view.observed.lasting and (unseen := _unreachable(view, left)):
+        return [unseen]
     if storming := repair.storm(view):
         return [storming]
     if progress.stopped(view):
@@ -42,7 +42,14 @@ def holding(view: View) -> list[Wait]:
             "stay"
         )
         return [Wait("ProgressDeadlineExceeded", words)]
-    return []
+    unseen = _unreachable(view, left)
+    return [unseen] if unseen else []
+
+
+def _unreachable(view: View, left: str) -> Wait | None:
+    if view.observed.reachable:
+        return None
+    return Wait("Unreachable", f"The API server or the cloud does not answer: nothing is replaced; {left}")
 
 
 def _why_aborted(rollout: Rollout) -> str:

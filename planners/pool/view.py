@@ -62,6 +62,8 @@ class ObservedPool:
     telling: bool = True
     """False in a pool's run that began before a refusal remained the wait until there is a VM, and before lost machines
     were named with the cause: like `braked`."""
+    lasting: bool = True
+    """False in a pool's run that began before an outage left the wait of what had stopped before it: like `braked`."""
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,15 @@ class FailureStreak(Value):
     failures: Count = 1
 
 
+class Cause(Value):
+    """An answer against a machine's creation that does not pass on its own."""
+
+    reason: Word
+    message: Text
+    since: Instant
+    """Since when that is the answer; calls without an answer in between change nothing."""
+
+
 class Condition(Value):
     """Something that holds for a while and deserves attention."""
 
@@ -371,6 +380,13 @@ class MachineState(Model):
     first."""
     was_running: bool = False
     trouble: FailureStreak | None = None
+    cause: Cause | None = None
+    """The last answer against its creation that does not pass on its own; None: there was none since a step went well.
+    """
+    silent_since: Instant | None = None
+    """Since when its API server or cloud account does not answer: meanwhile its creation deadline stands still."""
+    stood_still: Span = timedelta(0)
+    """For how long its creation deadline has stood still in outages that are over."""
     held_up: FailureStreak | None = None
     """What held a machine up that Failed at its creation deadline, where more is known than that it was late."""
     update_failures: Count = 0

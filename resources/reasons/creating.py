@@ -104,6 +104,11 @@ CREATING: dict[str, Reason] = {
         do="Nothing: until the time shown it makes sure that a VM which the earlier call did create is seen first.",
         worry="Never.",
     ),
+    "CreationGoesOn": Reason(
+        Kind.HAPPENING,
+        "The API server or the cloud account did not answer for a while; the creation deadline stood still meanwhile, "
+        "and is later by as much.",
+    ),
     "AttemptIsOver": Reason(
         Kind.WAIT,
         "The attempt's token is bound to another request or to a VM that no longer exists, so it cannot be used again.",

@@ -63,12 +63,16 @@ def listing(client: HostlerClient, wanted: MachineFilter) -> Listing[MachineSumm
 
 
 async def _doubts(client: HostlerClient, found: list[MachineSummary]) -> str:
-    """Whether those under way can be so: nobody is asked, for a list must be quick."""
-    from starter.sdk.live import nobody
+    """Whether those under way can be so. One of them is asked: a worker that is frozen still counts as there."""
+    from resources.names import machine_id
+    from starter.sdk.live import nobody, stuck
 
-    if all(m.phase.startswith("Running") for m in found):
+    under_way = [m for m in found if not m.phase.startswith("Running")]
+    if not under_way:
         return ""
-    why = await nobody(client.temporal, client.connection.queue)
+    queue, first = client.connection.queue, under_way[0]
+    handle = client.temporal.get_workflow_handle(machine_id(first.cluster, first.name))
+    why = await nobody(client.temporal, queue) or await stuck(handle, queue, client.temporal)
     return f"{why}: no machine goes on, and this is what was last known; see hostler doctor" if why else ""
 
 

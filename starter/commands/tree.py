@@ -206,6 +206,7 @@ async def _ailments(
     """What the machines that will be named say themselves; nobody is asked where nobody answers."""
     from starter.sdk import parallel
     from starter.sdk.errors import NoAnswer, NotFound
+    from starter.sdk.live import DRAINING
 
     revision = {name: (p.listed.name, m.revision) for p in pools for name, m in p.members.items()}
     groups: dict[tuple[str, int], list[MachineSummary]] = defaultdict(list)
@@ -217,7 +218,9 @@ async def _ailments(
 
     async def ask(m: MachineSummary) -> Ailment | None:
         try:
-            return ailment_of(await client.get(m.name, cluster=m.cluster))
+            said = ailment_of(await client.get(m.name, cluster=m.cluster))
+            seen = await client.blocker(m.name, cluster=m.cluster) if said.reason == DRAINING else ""
+            return said._replace(message=seen or said.message)
         except (NoAnswer, NotFound):
             return None  # it has gone since, or is too busy: its reason is known all the same
 

@@ -30,6 +30,9 @@ from starter.sdk.fleet.results import FleetListed, Numbers
 from starter.sdk.fleet.shelf import FleetShelf
 from starter.sdk.machines.records import machines_of
 
+BUDGET = "blocked by "
+"""Words of a drain that a disruption budget is in the way of: somebody may have to change it."""
+BLOCKED = "DrainBlocked"
 LISTED = 500
 """Machines that are looked at; of more than that, the rest are counted."""
 ASKED = 50
@@ -77,6 +80,8 @@ class Waiting:
         return next_step(self.reason, cluster, self.name, self.kind, at=at)
 
     def by_itself(self, cluster: str) -> bool:
+        if self.reason == BLOCKED:
+            return False
         return nothing_to_do(self.held) if self.held else self.todo(cluster).startswith("Nothing")
 
     def long(self, now: datetime) -> bool:
@@ -171,6 +176,9 @@ def _finding(waits: Sequence[Waiting], cluster: str, subject: str, now: datetime
     lines = few([w.line(now) for w in ordered])
     words = [f"{many} {lines[0]}"] if len(waits) == 1 else [many, *lines]
     remedy = f"{ordered[0].todo(cluster)} More: `{ordered[0].more(cluster)}`"
+    if len(waits) > 1:
+        every = f"`hostler get {PLURAL[first.kind]} --cluster {cluster} -o wide`, with REASON {first.reason}"
+        remedy = f"For {ordered[0].name}, the first; each of the others needs the same: {remedy}. All: {every}"
     return Finding(subject, level, "\n".join([f"{what}: {words[0]}", *words[1:]]), remedy)
 
 
@@ -218,7 +226,10 @@ async def _asked(client: HostlerClient, cluster: str, owners: Mapping[str, Numbe
         return wait
     wait = replace(wait, held=_held(state, owners))
     if (said := state.status.waiting_for) is not None:
-        return replace(wait, reason=said.reason, message=said.message, since=said.since)
+        wait = replace(wait, reason=said.reason, message=said.message, since=said.since)
+        if said.reason == live.DRAINING and (seen := await live.seen_last(handle)):
+            return replace(wait, reason=BLOCKED if BUDGET in seen else wait.reason, message=seen)
+        return wait
     condition = next((c for c in state.status.conditions if c.reason == wait.reason), None)
     return replace(wait, message=condition.message, since=condition.since) if condition else wait
 

@@ -39,6 +39,10 @@ QUERY_TIMEOUT = 3.0
 POLL_WINDOW = 70.0
 """Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
 
+DRAINING = "Draining"
+"""The reason of a machine whose drain is under way: what it waits for changes with every pass, and only the activity
+knows it."""
+
 StateT = TypeVar("StateT")
 
 
@@ -77,6 +81,14 @@ async def pending_of(description: WorkflowExecutionDescription) -> tuple[Pending
     """The activities that the workflow waits for."""
     pending = description.raw_description.pending_activities
     return tuple([await _pending(p, description.data_converter) for p in pending])
+
+
+async def seen_last(handle: WorkflowHandle[Any, Any]) -> str:
+    """What an activity that polls has said last of what it waits for: what is in the way of a drain, for example. ""
+    where none has, or the workflow is gone."""
+    found = await described(handle)
+    pending = await pending_of(found) if found is not None else ()
+    return next((p.last_failure for p in pending if p.waits and not p.aside), "")
 
 
 async def _pending(info: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
@@ -188,6 +200,17 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
     if not lately(poll, now):
         return f"nobody polls {task_queue} ({words})"
     return f"nobody polls {task_queue}, or the worker there is stuck ({words})"
+
+
+async def stuck(handle: WorkflowHandle[Any, Any], task_queue: str, temporal: Client) -> str:
+    """Why this workflow does not answer, in words, although its queue was polled lately: its worker is frozen, or has
+    just gone. "" where it answers, or says itself why not."""
+    with translated():
+        try:
+            await query(handle, dict)
+        except NoAnswer as e:
+            return await absence(temporal, task_queue, datetime.now(UTC)) if str(e).startswith("no answer") else ""
+        return ""
 
 
 async def nobody(temporal: Client, task_queue: str) -> str:

@@ -16,7 +16,10 @@ from temporalio.client import WorkflowExecutionStatus
 from resources.machine.state import MachineState, Phase
 from resources.names import cluster_id, machine_id
 from resources.reasons import next_step
+from resources.settings import load_settings
 from starter import output
+from starter.doctor import waiting
+from starter.sdk.client import HostlerClient
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 
@@ -311,8 +314,14 @@ async def test_wait_tells_what_happens(working: Place, monkeypatch: pytest.Monke
         late = await working.run("wait", "machine", "slow", "--timeout", "1500ms")
     assert late.code == 124
     progress, error = late.err.splitlines()
-    assert progress == f"machine/slow: Pending (Playing); drain_node, attempt 2: {BLOCKER}"
-    assert error.startswith("error: machine slow is Pending (Playing), not Running, after 1.5s")
+    assert progress == f"machine/slow: Pending (Draining); drain_node, attempt 2: {BLOCKER}"
+    assert error.startswith("error: machine slow is Pending (Draining), not Running, after 1.5s")
+
+    assert BLOCKER in (await working.run("tree", COLUMNS="200")).ok()
+    assert BLOCKER in (await working.run("get", "machine", "slow", "-o", "wide", COLUMNS="300")).ok()
+    hostler = HostlerClient(working.client, load_settings(working.settings_file), cluster=working.cluster)
+    waits = {w.name: w for w in await waiting.look(hostler, working.cluster, served=True)}
+    assert (waits["slow"].reason, waits["slow"].message) == ("DrainBlocked", BLOCKER), "a person may have to act"
 
     failed = await working.run("wait", "machine", "broken")
     assert (failed.code, "broken is Failed (Playing) and will not become Running" in failed.err) == (1, True)

@@ -32,7 +32,7 @@ from temporalio.testing import WorkflowEnvironment
 from resources.calls.cloud import VmLook
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.cluster.news import Reachability
-from resources.errors import ErrorClass
+from resources.errors import API, ErrorClass
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.state import ApplyIntent, Attempt, Phase
@@ -248,6 +248,75 @@ async def test_an_api_out_of_reach_at_the_creation_deadline_fails_nobody(
     await temporal.fast_forward(handle, timedelta(minutes=2))
     failed = await phase(handle, Phase.FAILED)
     assert failed.journal[-1].reason == "CreationTimeout"
+
+
+async def test_an_outage_before_there_is_a_vm_fails_nobody(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """The API server, of which a create call needs the token, does not answer for longer than creationTimeout. The
+    first call after that is the fresh look, and the rest of the time counts from there (I5, I7)."""
+    no_answer = classified(ErrorClass.TRANSIENT, "no route", last=True, silent=API)
+    machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "no m5.large"))
+    machines.stubs.always["create_machine"] = no_answer
+    handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=12)))
+    await reason(handle, "OutOfCapacity")
+    await temporal.fast_forward(handle, timedelta(minutes=11))
+    waits = await reason(handle, "ProviderUnavailable")
+    assert "creation" not in waits.status.deadlines
+    assert "creationTimeout stands still" in waits.status.waiting_for.message
+    await temporal.fast_forward(handle, timedelta(minutes=4))
+    assert (await state(handle)).status.phase == Phase.CRASH_LOOP_BACK_OFF
+    machines.stubs.always["create_machine"] = classified(ErrorClass.CAPACITY, "no m5.large")
+    goes_on = await reason(handle, "OutOfCapacity")
+    (said,) = [h for h in goes_on.journal if h.reason == "CreationGoesOn"]
+    left = timedelta(minutes=12) - (waits.silent_since - waits.created)
+    assert goes_on.status.deadlines["creation"] == said.time + left
+    await temporal.fast_forward(handle, timedelta(minutes=3))
+    failed = await phase(handle, Phase.FAILED)
+    assert failed.status.waiting_for.reason == "OutOfCapacity"
+
+
+async def test_a_last_call_without_an_answer_hides_no_cause(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    full = classified(ErrorClass.CAPACITY, "no m5.large")
+    hiccup = classified(ErrorClass.TRANSIENT, "InternalError", last=True, provider_code="InternalError")
+    machines.stubs.then("create_machine", full, full)
+    machines.stubs.always["create_machine"] = hiccup
+    handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=21)))
+    first = await reason(handle, "OutOfCapacity")
+    await temporal.fast_forward(handle, timedelta(minutes=20, seconds=30))
+    await reason(handle, "ProviderUnavailable")
+    await temporal.fast_forward(handle, timedelta(minutes=1))
+    failed = await phase(handle, Phase.FAILED)
+    assert failed.status.waiting_for.reason == "OutOfCapacity"
+    assert failed.status.waiting_for.since == first.journal[1].time
+    assert failed.journal[-1].message.startswith("no m5.large (for 21m); ")
+
+
+async def test_an_outage_while_a_node_should_join_fails_nobody(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """No Node can be seen, and no kubelet can register. Afterwards there is a fresh look at once, the rest of the time,
+    and a token that lasts as long."""
+    rarely, five = Timings(vm_look=timedelta(minutes=1)), timedelta(minutes=5)
+    handle = await machines.start(machines.new_state("m-1", timings=rarely, creation_timeout=five))
+    before = await reason(handle, "NodeNotSeen")
+    machines.stubs.always["look_at_node"] = classified(ErrorClass.TRANSIENT, "no route", last=True, silent=API)
+    await temporal.fast_forward(handle, timedelta(minutes=1))
+    gone = Reachability(reachable=False, message="no route", time=before.created, since=before.created)
+    await handle.signal(MachineWorkflow.cluster_news, gone)
+    waits = await eventually(lambda: state(handle), lambda s: s.silent_since is not None, "the standstill")
+    assert waits.silent_since == before.created
+    await temporal.fast_forward(handle, timedelta(minutes=7))
+    assert (await state(handle)).status.phase == Phase.PENDING
+    looks = len(machines.stubs.called("look_at_node"))
+    del machines.stubs.always["look_at_node"]
+    machines.stubs.then("look_at_node", looked(exists=False))
+    await handle.signal(MachineWorkflow.cluster_news, Reachability(reachable=True, time=before.created))
+    goes_on = await eventually(lambda: state(handle), lambda s: "creation" in s.status.deadlines, "the deadline")
+    assert goes_on.status.deadlines["creation"] - goes_on.journal[-1].time == five
+    await machines.stubs.until_called("look_at_node", looks + 1)
+    await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "a fresh look")
+    assert machines.stubs.called("watch_machine")[-1].deadline == goes_on.status.deadlines["creation"]
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
 
 
 async def test_the_console_of_a_vm_whose_node_never_joins(temporal: WorkflowEnvironment, machines: Machines) -> None:

@@ -147,14 +147,15 @@ class PlayedMachine:
         state = OperationState.FAILED if phase is Phase.FAILED else OperationState.SUCCESSFUL
         status.last_operation = LastOperation(type=OperationType.CREATE, state=state, description="played", time=now)
         status.deadlines = {"health": now + timedelta(minutes=30)}
-        status.waiting_for = WaitingFor(reason="Playing", message=f"plays {phase}", since=now)
+        reason = "Draining" if DRAINS in self.state.labels else "Playing"
+        status.waiting_for = WaitingFor(reason=reason, message=f"plays {phase}", since=now)
         status.node_name, status.provider_id = f"node-{self.state.name}", f"aws:///eu-west-1/i-{self.state.name}"
         self.state.was_running |= phase is Phase.RUNNING
         self.journal(phase, f"{self.state.name} is {phase}")
         workflow.upsert_search_attributes(
             [
                 attributes.PHASE.value_set(status.shown_phase),
-                attributes.REASON.value_set("Playing"),
+                attributes.REASON.value_set(reason),
                 attributes.NODE.value_set(status.node_name),
                 attributes.PROVIDER_ID.value_set(status.provider_id),
                 attributes.DEADLINE.value_set(status.deadlines["health"]),

@@ -311,6 +311,24 @@ async def a_late_life(stack: Stack) -> None:
     await stack.delete()
 
 
+async def an_outage_life(stack: Stack) -> None:
+    """There is no capacity; then its API server does not answer, and its creation deadline stands still; then the cloud
+    only fails, until it is Failed for want of capacity."""
+    frame = stack.simulator.simulator.frame
+    full = FaultRule(service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity")
+    away = FaultRule(service="kubernetes", match="bootstrap-token", code="InternalError", times=None)
+    ill = FaultRule(service="ec2", operation="RunInstances", code="InternalError", times=None)
+    stack.simulator.call(lambda: frame.faults.append(full))
+    await stack.create(creation_timeout=timedelta(seconds=20))
+    await stack.reason("OutOfCapacity")
+    stack.simulator.call(lambda: frame.faults.append(away))
+    await eventually(stack.state, lambda s: s.silent_since is not None, "the standstill")
+    stack.simulator.call(lambda: (frame.faults.remove(away), frame.faults.append(ill)))
+    await stack.phase(Phase.FAILED)
+    stack.simulator.call(lambda: frame.faults.remove(ill))
+    await stack.delete()
+
+
 async def a_patient_life(stack: Stack) -> None:
     """Its node does not join; its creation deadline is moved while somebody watches the VM."""
     knobs(stack, "m-1", never_joins=True)
@@ -445,6 +463,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "refused-pool": (a_refused_pool, ("pool", "cluster")),
     "asked-life": (an_asked_life, ("machine",)),
     "late-life": (a_late_life, ("machine",)),
+    "outage-life": (an_outage_life, ("machine",)),
     "patient-life": (a_patient_life, ("machine",)),
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),

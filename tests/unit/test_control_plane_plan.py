@@ -147,6 +147,18 @@ def test_what_stops_all_changes() -> None:
     assert said(plan(replace(there, deleted=True), NOW)) == []
 
 
+def test_a_paused_one_says_the_worst_first_and_no_pace() -> None:
+    """A person who paused it must still see that it lacks its quorum, and is not what keeps machines from coming."""
+    paused = {"paused": "alice paused it", "paused_alone": True}
+    slowed = Pace(revision=1, until=NOW + timedelta(minutes=5), reason="OutOfCapacity", message="no capacity")
+    assert said(plan(observed({**U, 1: "O"}, pace=slowed, **paused), NOW)) == ["RolloutPaused"]
+    assert said(plan(observed({0: "U"}, pace=Pace(revision=1), **paused), NOW)) == ["RolloutPaused"]
+    ill = observed({0: "U", 1: "Una", 2: "Un"}, replicas=4, **paused)
+    assert said(plan(ill, NOW)) == ["BelowQuorum", "RolloutPaused"]
+    former = replace(ill, worst_first=False)
+    assert said(plan(former, NOW)) == ["RolloutPaused", "BelowQuorum"], "a run that began before decides as it did"
+
+
 def test_a_frozen_cluster_begins_no_replacement() -> None:
     """What has begun ends, a missing index is filled, and an unhealthy machine is replaced."""
     frozen = {"frozen": "since noon by alice"}

@@ -55,7 +55,9 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
     lines = found.message.splitlines()
     assert (lines[0], lines[1][:4], lines[-1]) == ("QuotaExceeded: 22 machines", "m21,", "and 17 more")
     assert all(line.endswith(": a b") for line in lines[1:6])  # a stranger's newline begins no line of ours
+    assert found.remedy.startswith("For m21, the first; each of the others needs the same: Delete machines")
     assert "describe machine m21 " in found.remedy
+    assert found.remedy.endswith("All: `hostler get machines --cluster prod -o wide`, with REASON QuotaExceeded")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,7 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
         (Waiting("machine", "m1", "OutOfCapacity", since=NOW - 14 * MINUTE), Level.WAITS),
         (Waiting("machine", "m1", "OutOfCapacity", since=NOW - 16 * MINUTE), Level.WARNING),
         (Waiting("machine", "m1", "Draining"), Level.WAITS),  # nobody knows since when
+        (Waiting("machine", "m1", "DrainBlocked", since=NOW), Level.WARNING),  # a budget may allow nothing for ever
         (Waiting("machine", "m1", "InternalError", since=NOW), None),  # told under `workflows`
         (Waiting("pool", "p1", "Unreachable", since=NOW), None),  # told under the cluster, or the cloud
     ],

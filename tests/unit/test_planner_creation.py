@@ -16,6 +16,8 @@ from planners.machine.creation import (
     after_failed_update,
     after_lost_token,
     after_taken_name,
+    cause_after,
+    creation_deadline,
     may_have_asked,
     may_update_after_start,
     plan_attempt,
@@ -25,9 +27,10 @@ from planners.machine.creation import (
 )
 from planners.machine.health import Health
 from planners.waits import REASON, WAIT, wait_after
-from resources.errors import CODE_OF, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
+from resources.errors import API, CLOUD, CODE_OF, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine.manifest import SecretRef
 from resources.machine.state import (
+    Cause,
     ClassSnapshot,
     FailureStreak,
     LastOperation,
@@ -256,6 +259,59 @@ LATES: dict[str, tuple[str, dict[str, object], Health | None, str, str, str]] = 
     ),
     "our own steps were slow": ("", {}, READY, "vm is running", "", "node n is Ready; vm is running"),
 }
+
+
+def answered(*answers: tuple[ErrorClass, str, str]) -> Cause | None:
+    """The cause after failures one minute apart: class, reason, who was silent."""
+    cause = None
+    for minute, (cls, reason, silent) in enumerate(answers):
+        info = ErrorInfo(error_class=cls, message=reason.lower(), silent=silent)
+        cause = cause_after(cause, reason, info, reason.lower(), AGO + timedelta(minutes=minute))
+    return cause
+
+
+FULL, AWAY = (ErrorClass.CAPACITY, "OutOfCapacity", ""), (ErrorClass.TRANSIENT, "ProviderUnavailable", CLOUD)
+LOCKED = (ErrorClass.AUTH, "NotAuthorized", API)
+BAD = (ErrorClass.INVALID, "InvalidSpec", "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason", "since"),
+    [
+        pytest.param((FULL, AWAY, FULL, AWAY), "OutOfCapacity", 0, id="what passes in between does not begin it anew"),
+        pytest.param((FULL, BAD, AWAY), "InvalidSpec", 1, id="another answer"),
+        pytest.param((AWAY, LOCKED), "", 0, id="nobody has said anything of it"),
+    ],
+)
+def test_what_passes_hides_no_answer(answers: tuple[tuple[ErrorClass, str, str], ...], reason: str, since: int) -> None:
+    cause = answered(*answers)
+    assert (cause.reason if cause else "") == reason
+    assert cause is None or cause.since == AGO + timedelta(minutes=since)
+
+
+def test_the_deadline_stands_still_while_nobody_answers() -> None:
+    spec = examples().machines[0].spec.model_copy(update={"creation_timeout": timedelta(minutes=20)})
+    state = MachineState(name="m-1", spec=spec, created=AGO, stood_still=timedelta(minutes=3))
+    assert creation_deadline(state, NOW) == NOW + timedelta(minutes=3)
+    silent = state.model_copy(update={"silent_since": NOW - timedelta(minutes=2)})
+    assert creation_deadline(silent, NOW) == NOW + timedelta(minutes=5)
+    assert creation_deadline(silent, NOW + timedelta(hours=1)) == NOW + timedelta(minutes=65)
+
+
+def test_a_hiccup_at_the_deadline_hides_no_cause() -> None:
+    spec = examples().machines[0].spec.model_copy(update={"creation_timeout": timedelta(minutes=20)})
+    state = MachineState(
+        name="m-1",
+        spec=spec,
+        status=Status().model_copy(update=failing(OperationType.CREATE, "503 from RunInstances")),
+        trouble=FailureStreak(reason="ProviderUnavailable", since=NOW - timedelta(seconds=30)),
+        cause=answered(FULL, AWAY),
+        stood_still=timedelta(minutes=1),
+    )
+    late = why_late(state, NOW)
+    assert (late.cause.reason, late.cause.since) == ("OutOfCapacity", AGO) if late.cause else False
+    end = "not Running within creationTimeout (20m, which stood still for 1m in outages)"
+    assert late.message == f"outofcapacity (for 20m); last: 503 from RunInstances; {end}"
 
 
 @pytest.mark.parametrize(("trouble", "status", "health", "found", "cause", "words"), LATES.values(), ids=LATES)

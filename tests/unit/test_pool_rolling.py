@@ -149,6 +149,24 @@ def test_a_short_outage_does_not_wake_a_rollout_that_has_stopped() -> None:
     assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(710), rollout=on))
 
 
+def test_an_outage_hides_nothing_that_had_stopped_before() -> None:
+    """One cause keeps its wait, and so its time, its place in lists and the phase Stopped."""
+    settings = spec(4, 1, 0, progressDeadlineSeconds=600)
+    members = pool(4) | {"new": member(2, P)}
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
+    held = progress.follow(ObservedPool(members, 2, story, reachable=False), settings, at(700))
+    stopped = look(members, settings, at(701), rollout=held, reachable=False)
+    assert [w.reason for w in stopped.waits] == ["ProgressDeadlineExceeded"]
+    before = look(members, settings, at(701), rollout=held, reachable=False, lasting=False)
+    assert [w.reason for w in before.waits] == ["Unreachable"], "a run that began before decides as it did"
+
+    members = pool(5, 1) | {n: member(2, Phase.FAILED, trouble=Trouble.JOIN, drained=True) for n in "fghi"}
+    lost = look(members, spec(6, 1, 0), reachable=False)
+    assert waits(lost) == {"NewMachinesNeverJoin", "Unreachable"}
+    storm = pool(4) | {n: member(1, U) for n in "abcdef"}
+    assert waits(look(storm, spec(10), reachable=False)) == waits(look(storm, spec(10)))
+
+
 def test_many_short_outages_do_not_keep_the_clock_from_running_out() -> None:
     settings = spec(4, 1, 0, progressDeadlineSeconds=600)
     members = pool(4) | {"new": member(2, P)}

@@ -59,6 +59,8 @@ class ControlPlaneEntity(FleetWorkflow):
         self.must_look = True
         """Whether the Nodes of the control plane are to be looked at now."""
         self.looking = False
+        self.worst_first = workflow.patched("controlplane-worst-first")
+        """Whether lists show the worst of its waits while it is paused; not in a run that began before."""
         self.placing: set[str] = set()
         """Machines that are being told their place."""
         self.etcd_call: EtcdCall | None = None
@@ -94,12 +96,12 @@ class ControlPlaneEntity(FleetWorkflow):
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def observed(self) -> Observed:
-        return observe(self.s, workflow.now())
+        return observe(self.s, workflow.now(), self.worst_first)
 
     def plan(self, now: datetime) -> Plan:
         """The plan, whose changes wait for a fresh look at the Nodes: one that nobody knows closes a gate."""
         self.s.domains = domains_of(self.s)
-        made = plan(observe(self.s, now), now)
+        made = plan(observe(self.s, now, self.worst_first), now)
         changes = [s for s in made.steps if isinstance(s, Create | Delete)]
         seen = self.s.nodes_seen
         if not changes or (seen is not None and now - seen < FRESH):

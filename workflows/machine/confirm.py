@@ -51,6 +51,10 @@ async def creation(machine: MachineEntity) -> None:
     if isinstance(seen.node, Failure):
         _cannot(machine, "the Node", seen.node)
         return
+    if isinstance(seen.vm, Failure) and seen.vm.info.silent:
+        _cannot(machine, "the VM", seen.vm)
+        return
+    machine.answers()
     if undecided(machine):
         machine.status.waiting_for = None
     take_node(machine, seen.node.node)
@@ -163,9 +167,11 @@ async def introduce(m: MachineEntity) -> None:
 def _cannot(m: MachineEntity, what: str, failure: Failure) -> None:
     """Records that a look could not be taken. Nothing is decided on old news; the next look is a first one."""
     m.s.suspicion = None
+    if failure.info.silent:
+        m.silent(workflow.now())
     again = workflow.now() + m.wait_once(failure)
     m.deadlines["confirm"] = again
-    words = f"{_unread(what, failure)}; nothing is decided on stale information"
+    words = f"{_unread(what, failure)}; nothing is decided on stale information{m.standing}"
     m.note_news("CannotConfirm", words)
     m.waiting("CannotConfirm", words, again)
 

@@ -9,21 +9,24 @@ from typing import Any, NamedTuple, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
+from temporalio.exceptions import ActivityError
 
-from workflows.calls import Failure, Urgency, poller, share, short
+from workflows.calls import Failure, Urgency, failure_of, poller, share, short
 from workflows.entity import NEVER, unheard
 from workflows.machine.record import MachineRecord
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.node import NodeActivities
-    from planners.machine.creation import Retry, why_late
+    from planners.machine.creation import Retry, cause_after, creation_deadline, hides_cause, why_late
     from planners.machine.health import Health
     from planners.waits import Tries, wait_after
+    from resources.base import format_duration, whole_seconds
     from resources.calls.cloud import UpdateOutput, VmLook
     from resources.calls.cluster import NodeLook, PreserveOutput, TellInput
     from resources.machine.facts import NodeFacts
     from resources.machine.state import AppliedSpec, ClassSnapshot, MachineState, OperationState, OperationType, Phase
     from resources.names import cluster_queue
+    from resources.words import utc
 
 PRESERVATION_TIMES = ("preserve", "preserve-warning", "protect")
 """Deadlines of preservation, for every wait of a machine that may be preserved."""
@@ -31,6 +34,10 @@ CALLS_RENEW = "calls-renew"
 """The patch of waits for a call's answer that also end their run after so many messages."""
 CAUSES = "causes"
 """The patch by which lists show what held a Failed machine up, and not the deadline."""
+ROOTS = "root-causes"
+"""The patch by which a call without an answer hides no answer that was given before it."""
+STANDS_STILL = "creation-stands-still"
+"""The patch by which a creation deadline stands still while its API server or cloud account does not answer."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -133,9 +140,25 @@ class MachineEntity(MachineRecord):
         await self.beside(over)
         if not handle.done():
             await self.ask_anew(handle)
-        answer = await handle
-        self.s.trouble = None
+        try:
+            answer = await handle
+        except ActivityError as e:
+            self.refused_by(failure_of(e))
+            raise
+        self.s.trouble = self.s.cause = None
+        self.answers()
         return answer
+
+    def refused_by(self, failure: Failure) -> None:
+        """Takes from a failed call who does not answer, and what does not pass on its own."""
+        s = self.s
+        if failure.info.silent:
+            self.silent(workflow.now())
+        else:
+            self.answers()
+        if not s.was_running:
+            words = self.words_of_cloud(failure)
+            s.cause = cause_after(s.cause, failure.reason, failure.info, words, workflow.now())
 
     async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
         """The answer of a poller, which may take forever. A run that gets too long ends, and the next one polls
@@ -216,7 +239,7 @@ class MachineEntity(MachineRecord):
         reason = failure.reason
         next_try = workflow.now() + wait_after(failure.info, self.s.timings, self.tried(reason))
         self.note_news(reason, message)
-        self.waiting(reason, message, next_try)
+        self.waiting(reason, message + self.standing, next_try)
         await self.pause(next_try, unless)
 
     async def retry(self, retry: Retry, unless: Callable[[], bool] = lambda: False) -> None:
@@ -228,7 +251,7 @@ class MachineEntity(MachineRecord):
         else:
             self.note_news(retry.reason, retry.message)
         self.operation(retry.operation, retry.state, retry.message, retry.code)
-        self.waiting(retry.reason, retry.message, retry.next_try)
+        self.waiting(retry.reason, retry.message + self.standing, retry.next_try)
         await self.pause(retry.next_try, unless)
 
     @property
@@ -252,6 +275,47 @@ class MachineEntity(MachineRecord):
         )
         self.deadlines.pop("retry", None)
 
+    # -- the creation deadline stands still in an outage ---------------------------------------------------------------
+
+    @property
+    def must_be_running_by(self) -> datetime:
+        """The creation deadline; one that stands still moves on with the time."""
+        return creation_deadline(self.s, workflow.now())
+
+    @property
+    def standing(self) -> str:
+        """What a message adds while the creation deadline stands still."""
+        return "; creationTimeout stands still until there is an answer" if self.s.silent_since else ""
+
+    def silent(self, since: datetime) -> None:
+        """Its API server or its cloud account does not answer, known since then. A machine that is not Running yet must
+        not fail of that: its creation deadline is gone until there is an answer."""
+        s, now = self.s, workflow.now()
+        if s.created is None or "creation" not in self.deadlines or not workflow.patched(STANDS_STILL):
+            return
+        s.silent_since = max(s.created, min(since, now))
+        del self.deadlines["creation"]
+
+    def answers(self) -> bool:
+        """What did not answer does so again: the creation deadline goes on, later by as long as that has lasted.
+        Returns whether it had stood still."""
+        s, now = self.s, workflow.now()
+        if s.silent_since is None:
+            return False
+        lasted, s.silent_since = now - s.silent_since, None
+        if self.leaving or self.status.phase not in (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF):
+            return False
+        s.stood_still += lasted
+        self.deadlines["creation"] = self.must_be_running_by
+        stood = format_duration(whole_seconds(lasted))
+        end = utc(self.deadlines["creation"])
+        self.note("CreationGoesOn", f"creationTimeout stood still for {stood} and ends at {end}")
+        if self.status.provider_id:
+            s.suspicion = None  # what was seen before is old news
+            self.deadlines["confirm"] = now
+            self.deadlines["look"] = now  # whoever watches the VM keeps its token alive until the former deadline
+        return True
+
     # -- failing -------------------------------------------------------------------------------------------------------
 
     def failed_at_deadline(self) -> bool:
@@ -264,6 +328,8 @@ class MachineEntity(MachineRecord):
 
     def fail_creation(self, health: Health | None = None, found: str = "") -> None:
         """`health` and `found`: what the last look found, for a machine that has a VM."""
+        if hides_cause(self.s) and not workflow.patched(ROOTS):
+            self.s.cause = None
         late = why_late(self.s, workflow.now(), health, found)
         self.s.held_up = late.cause if late.cause and workflow.patched(CAUSES) else None
         self.fail(OperationType.CREATE, "CreationTimeout", late.message)

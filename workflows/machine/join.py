@@ -43,7 +43,7 @@ async def join(machine: MachineEntity) -> None:
         await confirm.introduce(machine)
     assert state.made is not None
     if "confirm" not in machine.deadlines:
-        confirm.arm(machine, machine.deadlines["creation"])
+        confirm.arm(machine, machine.must_be_running_by)
     machine.deadlines["look"] = state.made + state.timings.vm_look
     vm: VmWatch | None = None
     while not (machine.leaving or state.was_running):
@@ -74,7 +74,7 @@ def _watch_vm(machine: MachineEntity) -> VmWatch:
             target=machine.target(),
             attempt=machine.s.attempt.number,
             node_name=machine.status.node_name,
-            deadline=machine.deadlines.get("creation"),
+            deadline=machine.must_be_running_by,
             since=machine.s.made,
             interval=max(timings.vm_look, timings.poll),
         ),
@@ -122,8 +122,9 @@ async def _step(machine: MachineEntity, vm: VmWatch | None) -> None:
         await _remove_taint(machine, node)
     else:
         if not confirm.undecided(machine):
-            end = f"Failed at {utc(machine.deadlines['creation'])} if nothing changes"
-            machine.waiting(health.reason, f"{health.message}; {end}", machine.deadlines["confirm"])
+            end = f"; Failed at {utc(machine.must_be_running_by)} if nothing changes"
+            words = f"{health.message}{machine.standing or end}"
+            machine.waiting(health.reason, words, machine.deadlines["confirm"])
         report(machine)
         news, told = _node_changes(machine), class_news(machine)
         await machine.until(

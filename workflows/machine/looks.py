@@ -42,7 +42,7 @@ def begin(machine: MachineEntity, diagnose: bool = False, joining: bool = False)
         why = {
             "attempt": state.attempt.number,
             "node_name": machine.status.node_name,
-            "deadline": machine.deadlines["creation"],
+            "deadline": machine.must_be_running_by,
         }
     name = machine.status.node_name
     node = machine.start(

@@ -209,6 +209,8 @@ class MachineWorkflow(Owned):
         if self.is_newer(facts.order, known.order if known else None) and not another:
             membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
+            if self.status.provider_id:
+                self.answers()
             if self.s.counted:
                 membership.tell(self)  # its owner counts by its Node while it is held, too
 
@@ -234,7 +236,10 @@ class MachineWorkflow(Owned):
         self.s.suspicion = None  # what was seen before or during an outage is old news
         if api.reachable:
             self.drop_condition("APIUnreachable")
+            if self.status.provider_id:  # without a VM, its own next try says whether there is an answer
+                self.answers()
         else:
+            self.silent(api.began)
             reason = "APIRefused" if api.refused else "APIUnreachable"
             self.condition("APIUnreachable", reason, f"{api.message}; until then nothing is known of the node")
         show(details(self.s))
@@ -381,7 +386,7 @@ class MachineWorkflow(Owned):
         take_manifest(self, s.annotations, annotations, who)
         s.spec, s.labels, s.annotations = spec, labels, annotations
         if "creation" in self.deadlines and s.created is not None:
-            self.deadlines["creation"] = later(s.created, s.spec.creation_timeout)
+            self.deadlines["creation"] = self.must_be_running_by
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])

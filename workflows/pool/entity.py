@@ -55,6 +55,8 @@ class PoolEntity(FleetWorkflow):
         here, before any report."""
         self.telling = workflow.patched("pool-says-causes")
         """Whether waits last as long as their cause, and name it; not in a run that began before."""
+        self.lasting = workflow.patched("pool-outage-hides-nothing")
+        """Whether an outage leaves the wait of what had stopped before it; not in a run that began before."""
         self.hashing = HASH_VERSION if workflow.patched("lasting-hashes") else 1
         # A run that began with version 1 ends with it.
         self.marking = False
@@ -100,6 +102,7 @@ class PoolEntity(FleetWorkflow):
             reachable=not s.unseen,
             braked=self.braked,
             telling=self.telling,
+            lasting=self.lasting,
         )
 
     def openings(self) -> Sequence[Opening] | None:

@@ -93,13 +93,15 @@ class Machines(EntityClient["MachineState"]):
             nonlocal silent
             if silent:
                 return ""
+            handle = self._handle(m.name, m.cluster)
             try:
                 with translated():
-                    waiting = (await live.query(self._handle(m.name, m.cluster), self.model)).status.waiting_for
+                    waiting = (await live.query(handle, self.model)).status.waiting_for
+                    seen = await live.seen_last(handle) if waiting and waiting.reason == live.DRAINING else ""
             except NoAnswer:
                 silent = True
                 return ""
-            return waiting.message if waiting else ""
+            return seen or (waiting.message if waiting else "")
 
         asked = [m for m in among if m.reason]
         said = await parallel.each([partial(ask, m) for m in asked])
@@ -113,6 +115,11 @@ class Machines(EntityClient["MachineState"]):
             except NoAnswer as e:
                 absence = await live.absence(self.temporal, found.task_queue, datetime.now(UTC))
                 raise NoAnswer(f"machine {name} cannot be asked: {e}: {absence}") from None
+
+    async def blocker(self, name: str, *, cluster: str | None = None) -> str:
+        """What its drain waits for, as the last pass saw it; "" where there was none yet."""
+        with translated():
+            return await live.seen_last(self._handle(name, cluster))
 
     async def find(self, name: str, *, cluster: str | None = None) -> Life | None:
         """The latest life of this name in the server's records, running or gone; None when there is none."""
