@@ -34,7 +34,7 @@ class Gates:
     before: Predecessor | None = None
     """How the pool stands that goes first."""
     updates: int = 0
-    """How many machines have not taken the newest template."""
+    """How many machines have not taken the newest template, or have not been told of their class's change."""
 
 
 @dataclass(frozen=True)

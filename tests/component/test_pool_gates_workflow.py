@@ -13,6 +13,7 @@ from pools.workflow import Pool, begin, grown, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
 
 from resources.fleet.rehearsal import Rehearsal
+from resources.machine_class.state import UpdatesHeld
 from resources.maintenance import Calendar, Freeze, FreezeIntent, Opening, Window
 from resources.pool.intents import PoolQuestion, ResumeIntent, VerdictIntent
 from resources.pool.rollout import RolloutOutcome
@@ -234,6 +235,18 @@ async def test_a_frozen_cluster_and_hot_updates(pool: Pool) -> None:
     for name in names:
         await pool.until_heard(name, "template_changed")
     await eventually(reported, lambda found: found is None, "the class knows that too")
+
+
+async def test_a_hot_update_of_the_class_that_is_held_is_a_wait_of_the_pool(pool: Pool) -> None:
+    """The class says how many machines wait; of another class that says nothing."""
+    await pool.ready(spec(2, **shut()))
+    now = datetime.now(UTC)
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c0", machines=9, time=now))
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=2, time=now))
+    assert "a hot update of 2 machines waits: next window begins at" in await pool.waits("MaintenanceWindow")
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=1, time=now - timedelta(hours=1)))
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=0, time=now))
+    await pool.when(lambda s: not s.waits, "nothing waits")
 
 
 async def test_gates_are_kept_in_a_new_run(pool: Pool) -> None:

@@ -86,7 +86,8 @@ class PoolEntity(FleetWorkflow):
     def observed(self) -> ObservedPool:
         s, known = self.s, gates.of(self.s)
         if self.openings() is not None:
-            known = replace(known, updates=len(hot.pending(s.members, s.template)))
+            untold = s.held.machines if s.held is not None and s.held.machine_class == self.class_name else 0
+            known = replace(known, updates=max(len(hot.pending(s.members, s.template)), untold))
         return ObservedPool(
             members=s.members,
             revision=s.revision,
