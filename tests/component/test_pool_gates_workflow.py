@@ -72,6 +72,34 @@ async def test_a_rollout_waits_for_a_persons_approval(pool: Pool) -> None:
     assert "no rollout that needs approval" in await pool.refused("approve", VerdictIntent())
 
 
+async def test_nothing_of_a_revision_comes_to_be_before_it_is_approved(pool: Pool) -> None:
+    """A machine that is missing is made of the last approved one, whether the approval is asked for or was refused, in
+    a new run too; and then of the newest."""
+    await pool.ready(spec(1, revisionHistoryLimit=0))
+    await pool.apply(spec(1, revisionHistoryLimit=0, **APPROVAL), snapshot(2, image=2))
+    await pool.waits("Approval")
+    await pool.scale(2)
+    await pool.when(lambda s: len(s.members) == 2)
+    await pool.ask("reject", VerdictIntent(requested_by="ann"))
+    run = await pool.run_id()
+    await pool.ask("renew")
+    await pool.another_run(run)
+    await pool.scale(3)
+    found = await pool.when(lambda s: len(s.members) == 3 and not s.unstarted)
+    assert {m.revision for m in found.members.values()} == {1}
+    await pool.ask("resume", ResumeIntent())
+    await pool.ask("approve", VerdictIntent(requested_by="ann"))
+    await pool.rolled_out(3, revision=2)
+    assert (await pool.state()).approved == 2
+
+    await pool.apply(machine_class=snapshot(3, image=3))
+    await pool.waits("Approval")
+    await pool.apply(machine_class=snapshot(4, image=2))
+    await pool.when(lambda s: s.approved == 4 and not s.waits, "what comes to the approved one needs no approval")
+    await pool.scale(4)
+    await pool.rolled_out(4, revision=4)
+
+
 async def test_one_approval_is_for_one_revision(pool: Pool) -> None:
     """By signal, as from the rollout's own workflow: it means that revision, and none that came meanwhile."""
     await rolls(pool, **APPROVAL)

@@ -52,8 +52,8 @@ class FleetWorkflow(FleetEntity):
         if report.template > s.template and workflow.patched(ORDERS):
             self._outbid(report.template)
         heard = hearing.hear(member, report, s.revisions, s.template)
-        if member.revision == s.revision:
-            speed = pace.of(s.pace, s.revision)
+        if member.revision == self.making:
+            speed = pace.of(s.pace, member.revision)
             now, jitter = workflow.now(), workflow.random().random()
             s.pace = hearing.pace_after(
                 speed, member, heard, report, self.replicas, s.timings, now, jitter, self.braked
