@@ -27,6 +27,8 @@ LABEL org.opencontainers.image.title="Hostler" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
+# What maintenance windows are worked out by.
+RUN python -c "import zoneinfo; zoneinfo.ZoneInfo('Europe/Berlin')"
 RUN groupadd --gid 10001 hostler && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin hostler \
     && install -d -o 10001 -g 10001 -m 0700 /var/lib/hostler /var/lib/hostler/demo
 COPY --from=build /opt/hostler /opt/hostler

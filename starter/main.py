@@ -63,7 +63,7 @@ COMMANDS = {
     "describe": Lazy("describe", "describe", "Show all about a machine, pool, class or cluster."),
     "tree": Lazy("tree", "tree", "Show a cluster, its pools and machines as a tree; follow it."),
     "events": Lazy("events", "events", "Show the events of a machine, pool, class or cluster."),
-    "wait": Lazy("wait", "wait", "Wait until machines or pools reach a state."),
+    "wait": Lazy("wait", "wait", "Wait until machines, pools or the control plane reach a state."),
     "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
     "delete": Lazy("delete", "delete", "Delete machines, pools, classes or a cluster's watch."),
     "recreate": Lazy(
@@ -75,7 +75,7 @@ COMMANDS = {
     "release": Lazy("preserve", "release", "End the preservation of machines early."),
     "extend": Lazy("preserve", "extend", "Change the end of a preservation."),
     "hook": Lazy("hook", "app", "Hold up a machine's drain, or the deletion of its VM.", group=True),
-    "scale": Lazy("pools", "scale", "Change how many machines a pool has."),
+    "scale": Lazy("scale", "scale", "Change how many machines a pool or worker pool has."),
     "hibernate": Lazy("pools", "hibernate", "Delete all machines of a pool for now."),
     "wake": Lazy("pools", "wake", "Create the machines of a hibernated pool again."),
     "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools and of the control plane.", group=True),

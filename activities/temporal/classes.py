@@ -16,7 +16,15 @@ from activities.temporal.announce import account_of, use_account
 from activities.temporal.workflows import MACHINE, running, tell
 from resources.cluster.accounts import AccountUse
 from resources.machine.state import ClassSnapshot
-from resources.machine_class.state import ClassId, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
+from resources.machine_class.state import (
+    ClassId,
+    ClassReport,
+    ReportInput,
+    TellHeldInput,
+    TellUsersInput,
+    TellUsersOutput,
+    UsersFound,
+)
 from resources.names import class_id, machine_id
 from resources.owner import Owner, user_id, workflows_of_owners
 
@@ -40,6 +48,12 @@ class ClassActivities(Activities):
         ids = {user: user_id(input.cluster, user) for user in input.users}
         gone = [u for u, id in ids.items() if not await tell(self.deps.client, id, "class_changed", input.news)]
         return TellUsersOutput(gone=gone)
+
+    @activity.defn
+    async def tell_held(self, input: TellHeldInput) -> None:
+        """Signals `updates_held` to owners. One that is gone hears nothing, and needs nothing."""
+        for user, news in input.held.items():
+            await tell(self.deps.client, user_id(input.cluster, user), "updates_held", news)
 
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:

@@ -64,10 +64,17 @@ class Revised:
     members: Mapping[str, Member]
     rolls: bool
     """Whether there is a new revision. If not, the change is a hot update of the existing machines, or nothing."""
+    twins: frozenset[int] = frozenset()
+    """Former revisions that are the same as the new one, and are no more."""
 
 
 def revise(
-    revisions: Sequence[Revision], members: Mapping[str, Member], wanted: Wanted, keep: int, now: datetime
+    revisions: Sequence[Revision],
+    members: Mapping[str, Member],
+    wanted: Wanted,
+    keep: int,
+    now: datetime,
+    needed: int = 0,
 ) -> Revised:
     """The revisions once `wanted` counts; oldest first, the last one is the newest.
 
@@ -75,7 +82,8 @@ def revise(
     revision that is the same in all else become the new one's: an undone rollout does not touch those it had not
     reached.
 
-    `keep`: how many revisions without a machine stay (revisionHistoryLimit).
+    `keep`: how many revisions without a machine stay (revisionHistoryLimit). `needed`: one that stays in any case, as
+    machines are made of it.
     """
     newest = revisions[-1] if revisions else None
     counter = newest.counter if newest else 0
@@ -93,16 +101,16 @@ def revise(
     if newest is not None and wanted.is_like(newest):
         same = newest.model_copy(update={"template": wanted.template, "machine_class": wanted.machine_class})
         return Revised((*revisions[:-1], same), members, rolls=False)
-    twins = {r.counter for r in revisions if wanted.is_like(r)}
+    twins = frozenset(r.counter for r in revisions if wanted.is_like(r))
     members = {n: m._replace(revision=made.counter) if m.revision in twins else m for n, m in members.items()}
     former = [r for r in revisions if r.counter not in twins]
-    return Revised((*prune(former, members, keep), made), members, rolls=True)
+    return Revised((*prune(former, members, keep, needed), made), members, rolls=True, twins=twins)
 
 
-def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int) -> list[Revision]:
+def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int, needed: int = 0) -> list[Revision]:
     """Those with machines, and of the others the newest `keep`, at most KEPT of them, and as many as fit in KEPT_BYTES:
     each carries its class and template."""
-    used = {m.revision for m in members.values()}
+    used = {needed, *(m.revision for m in members.values())}
     idle = [r for r in reversed(former) if r.counter not in used][: min(keep, KEPT)]
     sizes = accumulate(len(r.model_dump_json()) for r in idle)
     kept = {r.counter for r, size in zip(idle, sizes, strict=True) if size <= KEPT_BYTES}

@@ -7,7 +7,7 @@ sets its own bound. Owners need no place: from then on they plan with the newest
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from planners import telling
@@ -57,6 +57,11 @@ def held(
         return {}
     late = (name for name, user in users.items() if user.generation < touching and not is_owner(name))
     return {name: shut[owner] for name in late if (owner := pool_of(name)) in shut}
+
+
+def deferred(users: Iterable[str], awaited: Container[str]) -> set[str]:
+    """Owners whose own word is awaited, and their machines: nobody is told before the owner has what may hold it up."""
+    return {name for name in users if (name if is_owner(name) else pool_of(name)) in awaited}
 
 
 def to_tell(

@@ -22,8 +22,8 @@ def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -
     if not observed.braked:
         return observed.pace
     view = View(observed, spec, now)
-    speed = pace.of(observed.pace, observed.revision)
-    proof = pace.proof_at(speed, view.new, now)
+    speed = view.pace
+    proof = pace.proof_at(speed, view.made, now)
     if proof is not None and proof <= now:
         speed = pace.forgive(speed)
     return pace.after_storm(speed, repair.storm(view) is not None, now)
@@ -34,7 +34,7 @@ def next_look(view: View) -> list[datetime]:
     speed = view.pace
     times = [speed.until]
     if view.observed.braked:
-        times += [speed.repairs_from, pace.proof_at(speed, view.new, view.now)]
+        times += [speed.repairs_from, pace.proof_at(speed, view.made, view.now)]
     return [t for t in times if t is not None]
 
 
@@ -45,7 +45,7 @@ def say(draft: Draft) -> None:
     if not speed.suspect or any(w.reason in pace.DEATHS for w in draft.waits):
         return
     count, bound = speed.joins_failed, format_duration(pace.LASTED)
-    proof = pace.proof_at(speed, view.new, view.now)
+    proof = pace.proof_at(speed, view.made, view.now)
     end = f", at {utc(proof)} at the earliest" if proof is not None else ""
     words = (
         f"{count} machines in a row failed before they had been Running for {bound}, and none has been Running that "

@@ -93,8 +93,11 @@ def say_updates(draft: Draft) -> None:
 
 
 def asked_for(view: View) -> Consent | None:
-    """What a new rollout begins with. Going back needs no approval: it undoes what was approved, or was not."""
-    wanted = view.spec.approval.required and not view.observed.back and view.rolling
+    """What a new revision begins with. Going back needs no approval: it undoes what was approved, or was not. Nor does
+    the first revision."""
+    s = view.observed
+    another = s.approved != s.revision if s.approved else view.rolling
+    wanted = view.spec.approval.required and not s.back and another
     return Consent(asked=view.now) if wanted else None
 
 
@@ -116,12 +119,32 @@ def _approval(view: View) -> Wait | None:
     until = expires_at(view)
     if until is None:
         return None
+    made = f"; until then machines are made of revision {view.making}" if view.unapproved else ""
     return Wait(
         "Approval",
         f"Revision {view.observed.revision} waits for a person's approval and is aborted at {utc(until)} without one "
         f"(approval.timeout {format_duration(view.spec.approval.timeout)}); {some(len(view.old))} of older revisions "
-        "stay until then",
+        f"stay{made or ' until then'}",
     )
+
+
+def say_approval(draft: Draft) -> None:
+    """Says that the newest revision is not approved where no rollout does, as there is no old machine, or with
+    OnDelete."""
+    view = draft.view
+    if view.rolling or not view.unapproved:
+        return
+    draft.waits.append(_approval(view) or Wait("RolloutAborted", refused(view)))
+
+
+def refused(view: View) -> str:
+    """The words of a revision that a person has rejected, or nobody approved in time; "" for any other."""
+    rollout = view.observed.rollout
+    consent = rollout.consent if rollout is not None else None
+    if consent is None or rollout is None or consent.given is not None or not consent.words:
+        return ""
+    made = f"; machines are made of revision {view.making}" if view.unapproved else ""
+    return f"revision {rollout.revision} was {consent.words}{made}"
 
 
 # -- the order of pools -----------------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> 
         rollout.mark_nodes(draft)
         gates.say_updates(draft)
         brake.say(draft)
+    if not observed.deleted:
+        gates.say_approval(draft)
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
     if observed.cluster_paused and draft.steps and not observed.deleted:  # a person who deletes a pool is obeyed
@@ -55,6 +57,8 @@ def complete(view: View) -> bool:
     bring."""
     if view.observed.deleted:
         return not view.members
+    if view.unapproved:
+        return False
     if view.limits.replicas and view.pace.suspect:
         return False  # none has lasted yet
     done = view.available if view.unfinished else view.available | preservation.staying_failed(view).keys()

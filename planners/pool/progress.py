@@ -22,14 +22,17 @@ from resources.pool.state import Consent, Gate, Rollout
 
 
 def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
-    """The rollout's story as it is now, to be kept and given to the next plan. None: nothing old has a VM."""
+    """The rollout's story as it is now, to be kept and given to the next plan. None: nothing old has a VM, and nobody's
+    approval is wanting."""
     view = View(observed, spec, now)
+    story = observed.rollout
+    begins = story is None or story.revision != observed.revision
+    consent = gates.asked_for(view) if begins else None
     old = view.old_left
-    if not old:
+    if not (old or view.unapproved or (consent is not None and observed.approved)):
         return None
     available = len(view.new.keys() & view.available)
-    story = observed.rollout
-    if story is None or story.revision != observed.revision:
+    if story is None or begins:
         proven = available > 0
         return Rollout(
             revision=observed.revision,
@@ -40,7 +43,7 @@ def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -
             proven=proven,
             canary_passed=observed.back,
             waiting_since=_waiting_since(view, None),
-            consent=gates.asked_for(view),
+            consent=consent,
         )
     more, fewer = available > story.available, old < story.old_left
     if gates.expired(view):

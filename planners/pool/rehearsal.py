@@ -15,7 +15,7 @@ from planners.fleet.order import preserved
 from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool import progress
 from planners.pool.plan import plan
-from planners.pool.view import ObservedPool
+from planners.pool.view import ObservedPool, View
 from resources.base import later
 from resources.fleet.member import Member, Permit, Trouble, Vm
 from resources.machine.state import Phase
@@ -87,5 +87,5 @@ def _arrived(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime)
         else:
             members[name] = m
     born = sum(1 for n, m in members.items() if m.vm is not observed.members[n].vm)
-    speed = pace.joined(pace.born(pace.of(observed.pace, observed.revision), born), born)
+    speed = pace.joined(pace.born(View(observed, spec, now).pace, born), born)
     return replace(observed, members=members, pace=speed)

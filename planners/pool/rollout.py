@@ -14,7 +14,7 @@ from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Vm
 from resources.machine.state import Phase
-from resources.pool.state import Gate, Rollout
+from resources.pool.state import Gate
 
 
 def gate(view: View) -> Wait | None:
@@ -27,7 +27,8 @@ def holding(view: View) -> list[Wait]:
     if view.spec.paused or (rollout and rollout.gate is Gate.PAUSED):
         return [Wait("RolloutPaused", f"The rollout is paused; {left}")]
     if rollout and rollout.gate is Gate.ABORTED:
-        return [Wait("RolloutAborted", f"The rollout was aborted{_why_aborted(rollout)}; {left}")]
+        why = gates.refused(view)
+        return [Wait("RolloutAborted", f"The rollout was aborted{f': {why}' if why else ''}; {left}")]
     if waits := gates.holding(view):
         return waits
     # An outage ends no trouble that was there before: that is the cause still, and its time goes on.
@@ -50,13 +51,6 @@ def _unreachable(view: View, left: str) -> Wait | None:
     if view.observed.reachable:
         return None
     return Wait("Unreachable", f"The API server or the cloud does not answer: nothing is replaced; {left}")
-
-
-def _why_aborted(rollout: Rollout) -> str:
-    consent = rollout.consent
-    if consent is None or consent.given is not None or not consent.words:
-        return ""
-    return f": revision {rollout.revision} was {consent.words}"
 
 
 def replace_old(draft: Draft) -> None:

@@ -81,9 +81,10 @@ def _fair(view: View, excess: int) -> list[str]:
 
 def create(draft: Draft) -> None:
     """Makes what is missing, and during a rollout what the surge allows. All are of the newest revision, even while a
-    rollout is held: an older one's class may no longer be there (MCM U8)."""
+    rollout is held: an older one's class may no longer be there (MCM U8). Only of one that no person has approved
+    nothing is made: then they are of the last one that was."""
     view = draft.view
-    limits, revision = view.limits, view.observed.revision
+    limits, revision = view.limits, view.making
     missing = limits.replicas - len(view.active)
     going = view.rolling and rollout.gate(view) is None
     need = max(missing, limits.rolled - len(view.new) if going else 0)
@@ -97,7 +98,7 @@ def create(draft: Draft) -> None:
     standing = sum(1 for n in repair.left_standing(view) if view.new[n].vm is Vm.GONE)
     room = max(0, ceiling - view.vms - standing)
     speed = view.pace
-    coming = sum(1 for m in view.new.values() if pace.coming(speed, m))
+    coming = sum(1 for m in view.made.values() if pace.coming(speed, m))
     allowed = pace.allowance(speed, coming, view.now)
     count = min(need, room, allowed, pace.CAP)
     if count > 0:

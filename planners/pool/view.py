@@ -34,7 +34,7 @@ class Gates:
     before: Predecessor | None = None
     """How the pool stands that goes first."""
     updates: int = 0
-    """How many machines have not taken the newest template."""
+    """How many machines have not taken the newest template, or have not been told of their class's change."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class ObservedPool:
     braked: bool = True
     """False in a pool's run that began before there were brakes: a replay must decide again by the rules it decided by.
     It ends with the run."""
+    approved: int = 0
+    """The newest revision that needs no approval, or has it; 0 where that is not known."""
     telling: bool = True
     """False in a pool's run that began before a refusal remained the wait until there is a VM, and before lost machines
     were named with the cause: like `braked`."""
@@ -92,9 +94,28 @@ class View:
         return sum(1 for m in self.members.values() if m.vm is Vm.UNBORN)
 
     @property
+    def unapproved(self) -> bool:
+        """Whether the newest revision waits for a person's approval, or was not approved: nothing of it comes to be."""
+        observed, rollout = self.observed, self.observed.rollout
+        consent = rollout.consent if rollout is not None and rollout.revision == observed.revision else None
+        wanting = consent is not None and consent.given is None and self.spec.approval.required
+        return wanting and 0 < observed.approved != observed.revision
+
+    @property
+    def making(self) -> int:
+        """The revision that machines are made of: the newest one, or while that is not approved the last one that
+        is."""
+        return self.observed.approved if self.unapproved else self.observed.revision
+
+    @cached_property
+    def made(self) -> Mapping[str, Member]:
+        """Those of it that stay."""
+        return {n: m for n, m in self.active.items() if m.revision == self.making}
+
+    @property
     def pace(self) -> Pace:
-        """The pace of the newest revision."""
-        return of(self.observed.pace, self.observed.revision)
+        """The pace of the revision that is made."""
+        return of(self.observed.pace, self.making)
 
     @cached_property
     def active(self) -> Mapping[str, Member]:

@@ -15,6 +15,7 @@ from resources.fleet.revision import Pace, Revision
 from resources.journal import Happening
 from resources.machine.placement import Placement
 from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import UpdatesHeld
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -84,6 +85,8 @@ class FleetState(Model):
     """Names of the classes that count the owner among their users."""
     class_told: Key = ""
     """What its class was told last: name and generation."""
+    held: UpdatesHeld | None = None
+    """How many of its machines its class has not told of a change, because they wait for a window."""
     searched: bool = False
     """Whether machines of the owner that were there before this workflow have been looked for."""
     expected: list[Name] = Field(default_factory=list)

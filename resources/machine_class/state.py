@@ -129,6 +129,19 @@ class ClassIntent(Intent):
     namespace: Name = "default"
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
+    after: list[Key] = Field(default_factory=list)
+    """Owners, as Owner.user, that are about to take the new content together with a changed spec of their own: neither
+    they nor their machines are told before they have it, since what they take may hold it up."""
+
+
+class UpdatesHeld(Value):
+    """A class's news to an owner (signal `updates_held`): how many of its machines wait for a window until they are
+    told of a change. An older one is dropped."""
+
+    machine_class: Name
+    machines: Count
+    """0: none waits any longer."""
+    time: OrderTime
 
 
 class ClassChange(Value):
@@ -199,6 +212,12 @@ class TellUsersOutput(Value):
     """Users without a running workflow."""
 
 
+class TellHeldInput(Value):
+    cluster: Name
+    held: dict[Key, UpdatesHeld]
+    """By Owner.user."""
+
+
 class ClassProgress(Value):
     """How far a class's newest changes have come, for numbers (query `progress`)."""
 
@@ -238,6 +257,14 @@ class User(NamedTuple):
         return self.generation > 0 and self.state is not UpdateState.UPDATING
 
 
+class Awaited(NamedTuple):
+    """The word of an owner that takes a generation together with a changed spec (ClassIntent.after)."""
+
+    generation: Count
+    until: Instant
+    """When it is told all the same: its change was never sent, or was refused."""
+
+
 class UserTrouble(Value):
     """Why a user's last try failed."""
 
@@ -268,6 +295,10 @@ class ClassState(Model):
     """Users by machine name, or by Owner.user for an owner of machines."""
     openings: dict[Key, list[Opening]] = Field(default_factory=dict)
     """When the machines of an owner may be changed, by Owner.user; those of others always."""
+    awaited: dict[Key, Awaited] = Field(default_factory=dict)
+    """Owners that neither are told nor have their machines told before they have said that they have it themselves."""
+    held: dict[Key, Count] = Field(default_factory=dict)
+    """How many machines of an owner wait for a window, as it was told."""
     troubles: dict[Key, UserTrouble] = Field(default_factory=dict)
     """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None

@@ -137,6 +137,9 @@ class PoolState(FleetState):
     """A maintenance window that a person has opened (`hostler rollout resume --now`)."""
     before: Predecessor | None = None
     """How the pool before it stands (rollsAfter), while a rollout waits for that."""
+    approved: Count = 0
+    """The newest revision that needs no person's approval, or has it: what is made while a newer one waits for that. 0:
+    an older worker has not kept it."""
     story: Count = 0
     """The newest revision whose rollout has been told, or is being told."""
 

@@ -305,8 +305,8 @@ POOL_WAITS: dict[str, Reason] = {
             "says who made the revision and why."
         ),
         by_itself=(
-            "Replaces nothing. After approval.timeout the rollout is aborted. Replicas are kept up with the newest "
-            "revision, as in a pause."
+            "Replaces nothing. After approval.timeout the rollout is aborted. Replicas are kept up with the last "
+            "revision that was approved."
         ),
         do=(
             "Whoever may use this cluster may decide: `hostler rollout approve {pool} --reason TEXT`, or `hostler "

@@ -95,7 +95,7 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
 
     # An option whose value is still missing keeps click from giving the words before it their places.
     kind = ctx.params.get("kind") or next(iter(ctx.args), "")
-    if ALIASES.get(kind.partition("/")[0]) in (POOL, CONTROL_PLANE):
+    if ALIASES.get(kind.partition("/")[0]) in (POOL, WORKER_POOL, CONTROL_PLANE):
         return [
             ("rolled-out", "all machines are of the newest revision, and available"),
             ("ready", "as many machines as replicas are available"),

@@ -1,4 +1,4 @@
-"""hostler scale, hibernate, wake; and pools in hostler get|delete|wait."""
+"""hostler hibernate, wake; and pools in hostler get|delete|wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from starter.commands import fleets, pool_page
 from starter.commands.blocks import command
-from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, Session, named, target, tell_each
+from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, named, target, tell_each
 from starter.commands.kinds import POOL
 from starter.commands.rows import AGE, Column, Listing, phase_style
 
@@ -26,53 +26,7 @@ DryRunOption = Annotated[
 ]
 
 
-# -- scale, hibernate, wake -------------------------------------------------------------------------------------------
-
-
-@command
-def scale(
-    *,
-    kind: PoolArgument,
-    names: NamesArgument = None,
-    replicas: Annotated[
-        int | None, typer.Option("--replicas", min=0, max=5000, help="The number of machines.", show_default=False)
-    ] = None,
-    current: Annotated[
-        int | None,
-        typer.Option("--current-replicas", min=0, help="Only if this is the current number.", show_default=False),
-    ] = None,
-    remove: Annotated[
-        list[str] | None,
-        typer.Option("--remove", metavar="MACHINE", help="This machine goes first; repeatable.", show_default=False),
-    ] = None,
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    here: Asking,
-) -> None:
-    """Change how many machines a pool has: scale pool NAME --replicas N; as kubectl, also scale --replicas=N pool/NAME.
-
-    --remove says which machines go first; without fewer replicas, new ones take their place. A rollout in progress
-    continues with the new number.
-    """
-    pools = named(*target(kind, names or [], (POOL,)))
-    if replicas is None and not remove:
-        raise typer.BadParameter("give --replicas N, or --remove MACHINE")
-    if remove and len(pools) > 1:
-        raise typer.BadParameter("--remove needs exactly one pool")
-
-    async def question(client: HostlerClient, pool: str) -> PoolQuestion:
-        from resources.pool.intents import PoolQuestion
-        from starter.sdk.errors import Refused
-
-        state = await client.pools.get(pool) if current is not None and dry_run else None
-        if state is not None and current not in (None, state.spec.replicas):
-            raise Refused(f"pool {pool} has {state.spec.replicas} replicas, not {current}: nothing would be changed")
-        return PoolQuestion(replicas=replicas, remove=remove or [])
-
-    def send(client: HostlerClient, pool: str) -> Awaitable[Sent]:
-        return client.pools.scale(pool, replicas, current=current, remove=remove, reason=reason)
-
-    _each(here, pools, "scaling", "scaled", send, question, dry_run)
+# -- hibernate, wake --------------------------------------------------------------------------------------------------
 
 
 def _slumbers(intent: str, noun: str, done: str, help: str) -> Callable[..., None]:
@@ -98,7 +52,7 @@ def _slumbers(intent: str, noun: str, done: str, help: str) -> Callable[..., Non
             return ask(pool, reason=reason)
 
         pools = named(*target(kind, names or [], (POOL,)))
-        _each(here, pools, noun, done, send, question, dry_run)
+        here.run(lambda client: each(client, pools, noun, done, send, question, dry_run))
 
     slumbers.__name__, slumbers.__doc__ = intent, help
     return slumbers
@@ -124,8 +78,8 @@ async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, c
     return rehearsal.lines(found)
 
 
-def _each(
-    here: Session,
+async def each(
+    client: HostlerClient,
     pools: Sequence[str],
     noun: str,
     done: str,
@@ -136,19 +90,16 @@ def _each(
     """Prints `machinedeployment/p1 scaled; …` with the pool's own words, and before it is done which preserved machines
     it deletes; or the pool's rehearsal."""
 
-    async def body(client: HostlerClient) -> None:
-        async def ask(pool: str) -> str | list[str]:
-            if dry_run:
-                steps = await _rehearsed(client, pool, await question(client, pool))
-                return [f"{noun} (dry run)", *(f"  {step}" for step in steps)]
-            if done != "woken":
-                await warn_of_preserved(client, pool, await question(client, pool))
-            message = (await send(client, pool)).message
-            return message if message.startswith(done) else f"{noun}: {message}"
+    async def ask(pool: str) -> str | list[str]:
+        if dry_run:
+            steps = await _rehearsed(client, pool, await question(client, pool))
+            return [f"{noun} (dry run)", *(f"  {step}" for step in steps)]
+        if done != "woken":
+            await warn_of_preserved(client, pool, await question(client, pool))
+        message = (await send(client, pool)).message
+        return message if message.startswith(done) else f"{noun}: {message}"
 
-        await tell_each({pool: label(pool) for pool in pools}, ask)
-
-    here.run(body)
+    await tell_each({pool: label(pool) for pool in pools}, ask)
 
 
 async def warn_of_preserved(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from starter.commands import candidates, fleets
 from starter.commands.blocks import command
 from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, named, span, target
-from starter.commands.kinds import CONTROL_PLANE, MACHINE, POOL, SHORT
+from starter.commands.kinds import CONTROL_PLANE, MACHINE, POOL, SHORT, WORKER_POOL
 from starter.commands.selection import Others, Selection
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def wait(
         str | None,
         typer.Option(
             "--for",
-            help="phase=Running (or another phase), or deleted; for a pool and the control plane rolled-out, ready or "
-            "deleted.",
+            help="phase=Running (or another phase), or deleted; for a pool, a worker pool and the control plane "
+            "rolled-out, ready or deleted.",
             show_default="phase=Running; rolled-out",
             autocompletion=candidates.goals,
         ),
@@ -43,26 +44,26 @@ def wait(
     among: Others,
     here: Reading,
 ) -> None:
-    """Wait until machines, pools or the control plane are in a phase, or gone. -l and --all select machines once, at
-    the beginning.
+    """Wait until machines, pools, worker pools or the control plane are in a phase, or gone. -l and --all select
+    machines once, at the beginning.
 
     A machine that is being recreated can still reach any phase, as the new one. A pool is rolled-out when all its
     machines are of the newest revision and available; ready, when as many as replicas are available. A control plane
     is rolled-out when each of its indexes has one machine, which is ready and as its template says; ready, when each
-    has a ready one.
+    has a ready one. A worker pool is what the pools of all its zones are.
 
     Exit code 0: reached; 1: one has ended otherwise, can no longer reach it, or waits for a person to resume a rollout;
     124: not in time.
     """
-    which, given = target(kind, names or [], (MACHINE, POOL, CONTROL_PLANE))
+    which, given = target(kind, names or [], (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE))
     limit = span(timeout)
-    if which in fleets.KINDS:
+    if which != MACHINE:
+        of = SHORT.get(which, which)
         if among:
-            of = SHORT[which]
             raise typer.BadParameter(f"for a {of}: wait {of} [NAME...] [--for rolled-out|ready|deleted]")
-        wanted = fleets.parse_goal(until or "rolled-out", SHORT[which])
-        keys = named(which, given)
-        here.run(lambda c: wait_for_fleets(c, which, [(c.cluster, name) for name in keys], wanted, limit))
+        wanted, keys = fleets.parse_goal(until or "rolled-out", of), named(which, given)
+        wait_for = wait_for_worker_pools if which == WORKER_POOL else partial(wait_for_fleets, kind=which)
+        here.run(lambda c: wait_for(c, keys=[(c.cluster, name) for name in keys], goal=wanted, limit=limit))
         return
     chosen = among.choice(given)
     goal = parse_goal(until or "phase=Running")
@@ -115,6 +116,25 @@ async def wait_for_fleets(
 ) -> None:
     """Like `wait_for_all`, for owners of machines."""
     await each_in_time(keys, limit, lambda key, left: fleets.wait_for_one(client, kind, key, goal, left))
+
+
+async def wait_for_worker_pools(
+    client: HostlerClient, keys: Sequence[EntityKey], goal: Goal, limit: timedelta | None
+) -> None:
+    """Waits for the pools of all zones, one after the other, within `limit` in all. Of one whose last zone is gone
+    nothing is left that could be found."""
+    from starter.outlet import say
+    from starter.sdk.fleet.waiting import Goal
+
+    found = [await client.worker_pools.find(name, cluster=cluster) for cluster, name in keys]
+    for of in found:
+        if of.zones:
+            continue
+        if goal is not Goal.DELETED:
+            await client.worker_pools.get(of.name, cluster=of.cluster)  # which says what there is instead
+        say(f"{WORKER_POOL}/{of.name} is not there")
+    zones = [(of.cluster, zone.name) for of in found for zone in of.zones]
+    await wait_for_fleets(client, POOL, zones, goal, limit)
 
 
 async def each_in_time(

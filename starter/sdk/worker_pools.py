@@ -16,6 +16,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from planners.worker_pool.expand import pool_name
+from planners.worker_pool.shares import evenly
 from resources.machine_class.state import ClassState
 from resources.names import CLUSTER_ANNOTATION, WORKER_POOL_ANNOTATION, WORKER_POOL_LABEL, ZONE_LABEL
 from resources.pool.state import PoolState
@@ -72,8 +73,10 @@ class WorkerPoolFound:
 
     @property
     def manifest(self) -> WorkerPool | None:
-        """The worker pool as it was applied last; None where no zone has it recorded."""
-        return next((found for zone in self.zones if (found := recorded(zone.state)) is not None), None)
+        """The worker pool as it was applied last; None where no zone has it recorded. A zone that goes has it as it was
+        before."""
+        zones = sorted(self.zones, key=lambda zone: zone.state.deleted)
+        return next((found for zone in zones if (found := recorded(zone.state)) is not None), None)
 
     @property
     def unused(self) -> tuple[ClassState, ...]:
@@ -125,6 +128,30 @@ class WorkerPools:
                 f"{found.cluster}` lists those that are{did_you_mean(name, known)}"
             )
         return found
+
+    async def shares(
+        self, name: str, replicas: int, *, current: int | None = None, cluster: str | None = None
+    ) -> builtins.list[tuple[str, int]]:
+        """How many machines the pool of each zone has when the worker pool is to have so many: evenly, the first zones
+        first. `current`: only if this is the number now. Raises NotFound, and Refused beyond minimum and maximum."""
+        found = await self.get(name, cluster=cluster)
+        manifest, again = found.manifest, f"worker pool {name}: apply its manifest again (hostler apply -f FILE)"
+        if manifest is None:
+            raise Refused(f"{again}: none of its zones has recorded it")
+        least, most = manifest.spec.minimum, manifest.spec.maximum
+        if not least <= replicas <= most:
+            raise Refused(
+                f"worker pool {name}: {replicas} is not within its minimum {least} and maximum {most}: change these in "
+                f"its manifest and apply it; `hostler get workerpool {name} -o yaml --cluster {found.cluster}` prints "
+                "it"
+            )
+        there = {zone.name: zone.state.spec.replicas for zone in found.zones if not zone.state.deleted}
+        pools = [pool_name(name, zone) for zone in manifest.spec.zones or [""]]
+        if missing := [pool for pool in pools if pool not in there]:
+            raise Refused(f"{again}: its pool {missing[0]} is not there, or is being deleted")
+        if current is not None and current != (now := sum(there[pool] for pool in pools)):
+            raise Refused(f"worker pool {name} has {now} replicas in all zones, not {current}: nothing was changed")
+        return builtins.list(zip(pools, evenly(replicas, len(pools)), strict=True))
 
     async def delete(
         self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None

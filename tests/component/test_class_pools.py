@@ -190,6 +190,37 @@ async def test_machines_wait_for_the_window_of_their_pool(classes: Classes) -> N
     assert not (await eventually(classes.state, lambda s: P not in s.users)).openings
 
 
+async def test_nobody_is_told_before_its_owner_has_what_may_hold_it_up(classes: Classes) -> None:
+    """A changed class and the windows that are to hold it back, in one `apply`: the pool takes both together, and only
+    its word about that says whether its machines may be changed. It hears how many wait."""
+    mine, other = "p-aaaaa-00001", "q-aaaaa-00001"
+    for name in (mine, other):
+        await classes.user(name)
+    await classes.user(P, applied=0)
+    await classes.apply(snapshot(team="b"), after=[P, "pool/stranger"])
+    await classes.until_told({mine: [], other: [2], P: []})
+    await classes.report(P, 1, applied=0)  # on its way since before
+    begins = datetime.now(UTC) + timedelta(seconds=4)
+    await classes.report(P, 2, applied=0, openings=[Opening(begin=begins, end=begins + timedelta(hours=1))])
+    await eventually(lambda: classes.waiting(P), lambda held: held == [1], "that one machine waits")
+    assert not (await classes.state()).awaited
+    await classes.until_told({mine: [2], other: [2], P: []})  # it said itself that it has the newest
+    assert datetime.now(UTC) >= begins
+    await eventually(lambda: classes.waiting(P), lambda held: held == [1, 0], "that none waits any longer")
+
+
+async def test_an_owner_that_says_nothing_is_not_waited_for_for_ever(idle: Classes) -> None:
+    mine = "p-aaaaa-00001"
+    async with idle.worker():
+        await idle.start(silence=timedelta(seconds=1))
+        await idle.user(mine)
+        await idle.user(P, applied=0)
+        await idle.apply(snapshot(team="b"), after=[P])
+        assert "Waits for the word of pool p" in details(await idle.state())
+        await eventually(idle.told, lambda told: told[mine] and told[P], "both are told")
+        assert not (await idle.state()).awaited
+
+
 HELD: list[tuple[str, dict[str, list[Opening]], int, dict[str, datetime | None]]] = [
     ("no windows", {}, 2, {}),
     ("shut", {P: []}, 2, {"p-a-1": None}),

@@ -86,6 +86,24 @@ async def test_a_window_is_shown_and_opened(place: Place, machines: Machines) ->
     assert "opened by a person until" in await page(place, "opened")
 
 
+async def test_a_change_is_held_by_the_windows_that_come_with_it(place: Place, machines: Machines) -> None:
+    """A tag, a new image and the windows that are to hold them back, in one `apply`: the pool takes them together."""
+    (await place.run("apply", "-f", "-", stdin=text(class_yaml(), pool_yaml()))).ok()
+    (await place.run("rollout", "status", "p1")).ok()
+    await machines.known_to("c1")
+    begin = datetime.now(UTC) + timedelta(hours=2)
+    window = {"begin": f"{begin:%H:%M}", "end": f"{begin + timedelta(hours=1):%H:%M}"}
+    given = pool_yaml(maintenance={"windows": [window]})
+    (await place.run("apply", "-f", "-", stdin=text(class_yaml(team="b"), given))).ok()
+    assert "a hot update of 3 machines waits: next window begins at" in await page(place, "MaintenanceWindow")
+    assert machines.told == [], "neither the pool, which had it from the command, nor its machines"
+    wanted = text(class_yaml(team="b", ami="ami-2"), pool_yaml(maintenance={"windows": [window]}, paused=True))
+    assert "revision 2 replaces 3 machines" in (await place.run("apply", "-f", "-", stdin=wanted)).ok()
+    assert "The rollout is paused" in await page(place, "RolloutPaused")
+    assert machines.told == []
+    assert {m.revision for m in machines.there.values()} == {1}
+
+
 async def test_a_pool_is_frozen(place: Place, machines: Machines) -> None:
     await rolls(place, **APPROVAL)
     frozen = (await place.run("freeze", "pool", "p1", "--for", "2h", "--reason", "sale")).ok()

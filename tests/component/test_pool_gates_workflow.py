@@ -13,6 +13,7 @@ from pools.workflow import Pool, begin, grown, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
 
 from resources.fleet.rehearsal import Rehearsal
+from resources.machine_class.state import UpdatesHeld
 from resources.maintenance import Calendar, Freeze, FreezeIntent, Opening, Window
 from resources.pool.intents import PoolQuestion, ResumeIntent, VerdictIntent
 from resources.pool.rollout import RolloutOutcome
@@ -69,6 +70,34 @@ async def test_a_rollout_waits_for_a_persons_approval(pool: Pool) -> None:
     assert result.outcome is RolloutOutcome.COMPLETE
     assert "Approved" in [step.reason for step in result.steps]
     assert "no rollout that needs approval" in await pool.refused("approve", VerdictIntent())
+
+
+async def test_nothing_of_a_revision_comes_to_be_before_it_is_approved(pool: Pool) -> None:
+    """A machine that is missing is made of the last approved one, whether the approval is asked for or was refused, in
+    a new run too; and then of the newest."""
+    await pool.ready(spec(1, revisionHistoryLimit=0))
+    await pool.apply(spec(1, revisionHistoryLimit=0, **APPROVAL), snapshot(2, image=2))
+    await pool.waits("Approval")
+    await pool.scale(2)
+    await pool.when(lambda s: len(s.members) == 2)
+    await pool.ask("reject", VerdictIntent(requested_by="ann"))
+    run = await pool.run_id()
+    await pool.ask("renew")
+    await pool.another_run(run)
+    await pool.scale(3)
+    found = await pool.when(lambda s: len(s.members) == 3 and not s.unstarted)
+    assert {m.revision for m in found.members.values()} == {1}
+    await pool.ask("resume", ResumeIntent())
+    await pool.ask("approve", VerdictIntent(requested_by="ann"))
+    await pool.rolled_out(3, revision=2)
+    assert (await pool.state()).approved == 2
+
+    await pool.apply(machine_class=snapshot(3, image=3))
+    await pool.waits("Approval")
+    await pool.apply(machine_class=snapshot(4, image=2))
+    await pool.when(lambda s: s.approved == 4 and not s.waits, "what comes to the approved one needs no approval")
+    await pool.scale(4)
+    await pool.rolled_out(4, revision=4)
 
 
 async def test_one_approval_is_for_one_revision(pool: Pool) -> None:
@@ -234,6 +263,18 @@ async def test_a_frozen_cluster_and_hot_updates(pool: Pool) -> None:
     for name in names:
         await pool.until_heard(name, "template_changed")
     await eventually(reported, lambda found: found is None, "the class knows that too")
+
+
+async def test_a_hot_update_of_the_class_that_is_held_is_a_wait_of_the_pool(pool: Pool) -> None:
+    """The class says how many machines wait; of another class that says nothing."""
+    await pool.ready(spec(2, **shut()))
+    now = datetime.now(UTC)
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c0", machines=9, time=now))
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=2, time=now))
+    assert "a hot update of 2 machines waits: next window begins at" in await pool.waits("MaintenanceWindow")
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=1, time=now - timedelta(hours=1)))
+    await pool.handle.signal("updates_held", UpdatesHeld(machine_class="c1", machines=0, time=now))
+    await pool.when(lambda s: not s.waits, "nothing waits")
 
 
 async def test_gates_are_kept_in_a_new_run(pool: Pool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -114,6 +115,25 @@ async def test_a_worker_pool_from_its_first_machine_to_its_last(place: Place, ma
     await rolled_out(place, A, C)
     assert sorted({m.pool for m in machines.there.values()}) == [A, C]
 
+    # Its number is distributed over the zones, within minimum and maximum.
+    foretold = await said(place, "scale", "workerpool/workers", "--replicas", "3", "--dry-run")
+    assert [line.split()[0] for line in foretold if line.endswith("(dry run)")] == [
+        f"machinedeployment/{A}",
+        f"machinedeployment/{C}",
+    ]
+    await said(place, "scale", "workerpool", "workers", "--replicas", "3", "--current-replicas", "3")
+    assert await said(place, "wait", "workerpool", "workers", "--timeout=60s") == [
+        f"machinedeployment/{A} is rolled-out",
+        f"machinedeployment/{C} is rolled-out",
+    ]
+    assert Counter(m.pool for m in machines.there.values()) == {A: 2, C: 1}
+    for given, wrong in (
+        (["--replicas", "5"], "5 is not within its minimum 2 and maximum 4: change these in its manifest"),
+        (["--replicas", "2", "--current-replicas", "4"], "has 3 replicas in all zones, not 4: nothing was changed"),
+        (["--remove", "m1"], "--remove needs exactly one pool, the one of a zone"),
+    ):
+        assert wrong in (await place.run("scale", "workerpool", "workers", *given)).err
+
     # What is printed can be applied, and changes nothing.
     printed = "\n".join(await said(place, "get", "workerpool", "workers", "-o", "yaml"))
     assert await said(place, "diff", "-f", "-", stdin=printed) == []
@@ -129,6 +149,8 @@ async def test_a_worker_pool_from_its_first_machine_to_its_last(place: Place, ma
         return await hostler_of(place).worker_pools.list() == []
 
     await eventually(gone, "no worker pools")
+    assert await said(place, "wait", "workerpool/workers", "--for=deleted") == ["workerpool/workers is not there"]
+    assert "is not known" in (await place.run("wait", "workerpool/workers")).err
 
 
 @pytest.mark.parametrize("provider", ["azure", "gcp"])

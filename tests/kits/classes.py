@@ -32,6 +32,7 @@ from resources.machine_class.state import (
     ClassNews,
     ClassReport,
     ClassState,
+    UpdatesHeld,
     UpdateState,
 )
 from resources.manifests import MachineClass
@@ -155,6 +156,7 @@ class DeafUser:
 
     def __init__(self) -> None:
         self.news: list[ClassNews] = []
+        self.held: list[int] = []
         self.over = False
 
     @workflow.run
@@ -164,6 +166,14 @@ class DeafUser:
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
         self.news.append(news)
+
+    @workflow.signal
+    def updates_held(self, news: UpdatesHeld) -> None:
+        self.held.append(news.machines)
+
+    @workflow.query
+    def waiting(self) -> list[int]:
+        return self.held
 
     @workflow.signal
     def stop(self) -> None:
@@ -192,7 +202,7 @@ class Classes:
             self.client,
             task_queue=self.queue,
             workflows=[MachineClassWorkflow],
-            activities=[ours.tell_users, ours.report_to_class, ours.find_users],
+            activities=[ours.tell_users, ours.tell_held, ours.report_to_class, ours.find_users],
             workflow_runner=worker.sandbox(strict),
             interceptors=[Boundary()],
         )
@@ -250,6 +260,12 @@ class Classes:
         handle = self.client.get_workflow_handle(user_id(self.cluster, name))
         news: list[ClassNews] = await handle.query(DeafUser.heard)
         return news
+
+    async def waiting(self, owner: str) -> list[int]:
+        """How many of its machines wait for a window, as an owner heard it."""
+        handle = self.client.get_workflow_handle(user_id(self.cluster, owner))
+        held: list[int] = await handle.query(DeafUser.waiting)
+        return held
 
     async def until_told(self, wanted: dict[str, list[int]]) -> None:
         await eventually(self.told, lambda told: told == wanted, f"{wanted}")

@@ -7,11 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pools.planner import EPOCH, World, at, created, deleted, drained, look, member, pool, spec, waits
+from pools.planner import EPOCH, World, at, created, deleted, drained, look, member, pool, spec, waits, wanted
 
-from planners.fleet.steps import MarkNodes, Plan
-from planners.pool import gates, progress
+from planners.fleet import pace
+from planners.fleet.revisions import revise
+from planners.fleet.steps import Create, MarkNodes, Plan
+from planners.pool import brake, gates, progress
 from planners.pool.view import Gates, ObservedPool, View
+from resources.fleet.member import Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
 from resources.maintenance import Calendar, Freeze, Opening, Window, coming, is_open
 from resources.pool.manifest import MachineDeploymentSpec
@@ -26,6 +30,10 @@ NOON = EPOCH + 12 * HOUR
 APPROVAL = {"required": True, "timeout": "24h"}
 AFTER = {"pool": "p-a", "class": "c-2"}
 ASKED = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=2, consent=Consent(asked=EPOCH))
+
+
+REJECTED = Consent(asked=EPOCH, rejected=EPOCH, by="ann")
+EXPIRED = Consent(asked=EPOCH, expired=EPOCH)
 
 
 def rollout(**more: Any) -> Rollout:
@@ -231,6 +239,80 @@ def test_nobody_approves_it_in_time() -> None:
     assert (again.gate, again.consent) == (Gate.OPEN, Consent(asked=end)), "it asks anew"
     held = progress.resume(ASKED, ObservedPool(pool(2), 2, ASKED), spec(2, approval=APPROVAL), NOON)
     assert held.consent == Consent(asked=EPOCH), "resuming approves nothing, and does not put it off"
+
+
+def made_of(made: Plan) -> set[int]:
+    return {step.revision for step in made.steps if isinstance(step, Create)}
+
+
+UNAPPROVED: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
+    ("asked for", {"approval": APPROVAL}, {"rollout": ASKED}, 1),
+    ("rejected", {"approval": APPROVAL}, {"rollout": rollout(gate=Gate.ABORTED, consent=REJECTED)}, 1),
+    ("approved by nobody", {"approval": APPROVAL}, {"rollout": rollout(gate=Gate.ABORTED, consent=EXPIRED)}, 1),
+    ("approved", {"approval": APPROVAL}, {"rollout": rollout(consent=Consent(asked=EPOCH, given=EPOCH))}, 2),
+    ("approved, then aborted, and asked anew", {"approval": APPROVAL}, {"rollout": ASKED, "approved": 2}, 2),
+    ("no longer required", {}, {"rollout": ASKED}, 2),
+    ("needs none", {"approval": APPROVAL}, {"rollout": rollout()}, 2),
+    ("not known, in an older worker's run", {"approval": APPROVAL}, {"rollout": ASKED, "approved": 0}, 2),
+    ("paused besides", {"approval": APPROVAL, "paused": True}, {"rollout": ASKED}, 1),
+    ("OnDelete", {"approval": APPROVAL, "strategy": {"type": "OnDelete"}}, {"rollout": ASKED}, 1),
+]
+
+
+@pytest.mark.parametrize(("given", "seen", "revision"), [r[1:] for r in UNAPPROVED], ids=[r[0] for r in UNAPPROVED])
+def test_nothing_is_made_of_a_revision_that_nobody_has_approved(
+    given: dict[str, Any], seen: dict[str, Any], revision: int
+) -> None:
+    """Neither where one is missing, nor where one has failed."""
+    seen = {"approved": 1, "pace": Pace(revision=revision, window=pace.CAP), **seen}
+    settings = spec(3, **given)
+    assert made_of(look(pool(2), settings, NOON, **seen)) == {revision}
+    failing = pool(2) | {"failed": drained()._replace(vm=Vm.GONE)}
+    made = look(failing, settings, NOON, **seen)
+    assert deleted(made) == ["failed"]
+    assert made_of(look(pool(2), settings, NOON, **seen)) == {revision}
+    assert not made.complete
+
+
+def test_an_approval_is_asked_for_though_nothing_old_is_left() -> None:
+    """Of a pool that sleeps, or whose machines are gone: it stays without machines of that revision until then."""
+    settings = spec(2, approval=APPROVAL)
+    for none in (settings.model_copy(update={"hibernated": True}), settings):
+        asked = progress.follow(ObservedPool({}, 2, None, approved=1), none, NOON)
+        assert asked
+        assert asked.consent == Consent(asked=NOON)
+        later = progress.follow(ObservedPool({}, 2, asked, approved=1), none, NOON + HOUR)
+        assert later
+        assert later.consent == asked.consent, "once"
+        made = look({}, none, NOON, rollout=asked, approved=1, pace=Pace(revision=1, window=9))
+        assert ("Approval" in waits(made), made.complete) == (True, False)
+    assert made_of(made) == {1}
+    given = asked.model_copy(update={"consent": Consent(asked=NOON, given=NOON)})
+    assert progress.follow(ObservedPool({}, 2, given, approved=1), settings, NOON) is None, "it is as any other"
+    rejected = asked.model_copy(update={"consent": REJECTED, "gate": Gate.ABORTED})
+    made = look({}, settings, NOON, rollout=rejected, approved=1, pace=Pace(revision=1, window=9))
+    assert words(made, "RolloutAborted") == "revision 2 was rejected by ann; machines are made of revision 1"
+    assert progress.follow(ObservedPool({}, 1, None, approved=1), settings, NOON) is None
+    assert progress.follow(ObservedPool({}, 1, None), settings, NOON) is None, "the first one needs none"
+
+
+def test_the_pace_is_that_of_the_revision_that_is_made() -> None:
+    slow = Pace(revision=1, until=NOON + HOUR, reason="OutOfCapacity", message="none left")
+    made = look(pool(2), spec(3, approval=APPROVAL), NOON, rollout=ASKED, approved=1, pace=slow)
+    assert ("OutOfCapacity" in waits(made), created(made)) == (True, 0)
+    dying = Pace(revision=1, joins_failed=3, newest=EPOCH, suspect=True)
+    seen = ObservedPool({"r1": member(1)}, 2, ASKED, dying, approved=1)
+    assert not brake.follow(seen, spec(1, approval=APPROVAL), NOON).suspect, "one of that revision has lasted"
+
+
+def test_what_machines_are_made_of_is_kept() -> None:
+    """Though no machine is of it, and no history is to be kept; a revision that comes to the same is approved too."""
+    first = revise((), {}, wanted(1), 0, EPOCH)
+    for needed, kept in ((0, [2]), (1, [1, 2])):
+        assert [r.counter for r in revise(first.revisions, {}, wanted(2), 0, EPOCH, needed).revisions] == kept
+    second = revise(first.revisions, {}, wanted(2), 0, EPOCH, 1)
+    again = revise(second.revisions, {}, wanted(1), 0, EPOCH, 1)
+    assert ([r.counter for r in again.revisions], again.twins) == ([3], {1})
 
 
 def test_the_progress_deadline_stands_still_meanwhile() -> None:

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -21,7 +21,9 @@ from resources.clouds.workers import Unfit
 from resources.effects import Effect
 from resources.manifests import ManifestError, WorkerPool, complaints, load_manifests
 from resources.names import WORKER_POOL_ANNOTATION
-from starter.sdk.apply.worker_pools import effect_of, field_effects, resolved
+from resources.pool.state import PoolState
+from starter.sdk.apply.worker_pools import WorkerPoolPlanner, effect_of, field_effects, resolved
+from starter.sdk.worker_pools import WorkerPoolFound, ZoneFound
 
 EXAMPLES = ROOT / "examples" / "workerpool"
 FILES = {"AWS": "aws.yaml", "Azure": "azure.yaml", "GCP": "gcp.yaml"}
@@ -66,6 +68,36 @@ def test_an_example_makes_what_apply_takes(provider: str) -> None:
         assert zone.maximum == 3
         assert zone.deployment.spec.auto_preserve_failed_max == 1  # seed 003: 2 over 2 zones
         assert zone.deployment.spec.template.spec.class_.name == zone.machine_class.metadata.name
+
+
+async def test_a_zone_that_comes_back_begins_anew() -> None:
+    """While its former pool still goes: neither its number nor what it had recorded of the worker pool counts."""
+    (pool,) = resolved(load_manifests(yaml.safe_dump(put(example("AWS"), "maximum", 12)), "f.yaml"))
+    (older,) = resolved(load_manifests(yaml.safe_dump(example("AWS")), "f.yaml"))
+    former, there = expand(older, {"eu-west-1a": 3}).zones[0], expand(pool, {"eu-west-1b": 2}).zones[1]
+    states = [
+        PoolState(
+            name=zone.name,
+            spec=zone.deployment.spec.model_copy(update={"replicas": replicas}),
+            annotations=zone.deployment.metadata.annotations,
+            deleted=deleted,
+        )
+        for zone, replicas, deleted in ((former, 3, True), (there, 2, False))
+    ]
+    zones = tuple(ZoneFound(z.zone, state) for z, state in zip((former, there), states, strict=True))
+    found = WorkerPoolFound("workers", "default", zones)
+    assert found.manifest is not None
+    assert found.manifest.spec.maximum == 12
+
+    class Shelf:
+        async def find(self, *_: Any, **__: Any) -> WorkerPoolFound:
+            return found
+
+    plan = await WorkerPoolPlanner(cast(Any, Shelf())).plan(("default", "workers"), pool)
+    specs = [(z.replicas, z.deployment.spec) for z in plan.expansion.zones]
+    assert [(n, "replicas" in spec.model_fields_set) for n, spec in specs] == [(1, True), (2, False)]
+    assert specs[0][1].replicas == 1
+    assert [plan.has(zone) is not None for zone in plan.expansion.zones] == [False, True]
 
 
 def test_names_go_by_the_zone_not_by_its_place() -> None:

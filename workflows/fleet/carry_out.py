@@ -62,7 +62,8 @@ def _create(fleet: FleetEntity, step: Create) -> None:
     revision = fleet.revision_of(step.revision)
     names = _new_names(fleet, step.count, partial(fleet.new_name, revision, step.placement))
     priority = priority_of(revision.template.metadata.annotations)
-    member = Member(step.revision, now, now, priority=priority, template=state.template, placement=step.placement)
+    template = state.template_of(step.revision)
+    member = Member(step.revision, now, now, priority=priority, template=template, placement=step.placement)
     state.members |= dict.fromkeys(names, member)
     state.unstarted += names
     members.start(fleet, names)

@@ -18,7 +18,7 @@ from workflows.calls import SHORT, Failure, failure_of
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.fleet.revisions import Wanted
+    from planners.fleet.revisions import Revised, Wanted
     from planners.fleet.steps import Plan, Step
     from planners.machine.hot_update import HASH_VERSION
     from planners.waits import wait_after
@@ -118,6 +118,19 @@ class FleetEntity(Entity):
     def history_limit(self) -> int:
         """How many revisions without a machine are kept."""
         return HISTORY
+
+    @property
+    def making(self) -> int:
+        """The revision that machines are made of."""
+        return self.s.revision
+
+    @property
+    def needed(self) -> int:
+        """A revision that is kept though it may have no machine; 0: none is."""
+        return 0
+
+    def revised(self, revised: Revised) -> None:
+        """There may be a new revision."""
 
     def comparing(self, wanted: Wanted) -> Wanted:
         """The wish, which then tells this owner's revisions apart."""

@@ -46,8 +46,10 @@ def want(fleet: FleetEntity, wanted: Wanted) -> Change:
     """From now on, machines are to be made from this."""
     state, now = fleet.s, workflow.now()
     former = state.revisions[-1] if state.revisions else None
-    revised = revise(state.revisions, state.members, fleet.comparing(wanted), fleet.history_limit, now)
+    compared, needed = fleet.comparing(wanted), fleet.needed
+    revised = revise(state.revisions, state.members, compared, fleet.history_limit, now, needed)
     state.revisions, state.members = list(revised.revisions), dict(revised.members)
+    fleet.revised(revised)
     hot = _hot(fleet, former.template if former else wanted.template, wanted.template, wanted.requested_by)
     if not revised.rolls:
         return Change(hot=hot)

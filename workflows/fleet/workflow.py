@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.fleet.member import Member, PreserveWish
     from resources.fleet.membership import MemberReport
     from resources.intents import Answer, Intent
-    from resources.machine_class.state import ClassNews
+    from resources.machine_class.state import ClassNews, UpdatesHeld
 
 
 class FleetWorkflow(FleetEntity):
@@ -52,8 +52,8 @@ class FleetWorkflow(FleetEntity):
         if report.template > s.template and workflow.patched(ORDERS):
             self._outbid(report.template)
         heard = hearing.hear(member, report, s.revisions, s.template)
-        if member.revision == s.revision:
-            speed = pace.of(s.pace, s.revision)
+        if member.revision == self.making:
+            speed = pace.of(s.pace, member.revision)
             now, jitter = workflow.now(), workflow.random().random()
             s.pace = hearing.pace_after(
                 speed, member, heard, report, self.replicas, s.timings, now, jitter, self.braked
@@ -99,6 +99,14 @@ class FleetWorkflow(FleetEntity):
             self.take_class(wanted, news.requested_by, news.reason)
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
         s.class_told = ""  # the sender has not heard that it is known
+
+    @workflow.signal
+    def updates_held(self, news: UpdatesHeld) -> None:
+        """Some of its machines wait for a window until its class tells them of a change, or no longer do."""
+        self._heard()
+        held = self.s.held
+        if held is None or not self.is_older(news.time, held.time):
+            self.s.held = news
 
     @workflow.signal
     def cluster_news(self, news: ClusterNews) -> None:

@@ -16,6 +16,8 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.entity import NEVER, Entity, intent
+from workflows.machine_class import holding
+from workflows.machine_class.holding import HeldNews
 from workflows.machine_class.words import details, moves, refusal_to_delete, some
 from workflows.page import show
 
@@ -67,6 +69,7 @@ class MachineClassWorkflow(Entity):
         self._news = False
         """Whether something was said since the last look: then what people read is written again."""
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
+        self._held_news = HeldNews(state, self.deadlines)
         self._told: dict[str, User] = {}
         """What was known, when it began, of those that are being told."""
         if state.created is None:
@@ -86,13 +89,17 @@ class MachineClassWorkflow(Entity):
             self._news = False
             await self.until(self._something_to_do)
             await self._collect()
-            if self.wants_renewal(self.s.messages) and self._telling is None:
+            if self.wants_renewal(self.s.messages) and self._quiet:
                 await self.renew()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     def _over(self) -> bool:
         """Whether it is deleted, and no user came while that was requested."""
         return self.s.deleted and not self.s.users
+
+    @property
+    def _quiet(self) -> bool:
+        return self._telling is None and self._held_news.quiet
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +133,8 @@ class MachineClassWorkflow(Entity):
         s, now = self.s, workflow.now()
         waiting = self._held()
         telling = self._telling is not None
-        names = [] if telling else to_tell(s.users, s.generation, s.update_concurrency, now, waiting)
+        held_back = {*waiting, *holding.awaiting(s, self.deadlines)}
+        names = [] if telling else to_tell(s.users, s.generation, s.update_concurrency, now, held_back)
         if names:
             silent = sorted(n for n in names if s.users[n].told == s.generation and behind(s.users[n], s.generation))
             if silent:
@@ -164,19 +172,24 @@ class MachineClassWorkflow(Entity):
             next_one = f"; the next one begins at {utc(begins)}" if begins is not None else ""
             pools = sorted({pool_of(name) for name in waiting})
             self.note_news("UpdateHeld", f"the machines of {some(pools)} wait for a maintenance window{next_one}")
+        self._held_news.say(waiting)
         return waiting
 
     def _something_to_do(self) -> bool:
         return (
             self._news
             or self._over()
-            or (self._telling.done() if self._telling is not None else self.wants_renewal(self.s.messages))
+            or (self._telling is not None and self._telling.done())
+            or self._held_news.over
+            or (self._quiet and self.wants_renewal(self.s.messages))
         )
 
     async def _collect(self) -> None:
-        for name in ("silence", "opens"):
+        for name in ("silence", "opens", holding.AWAITED, holding.AGAIN):
             if self.due(name):
                 del self.deadlines[name]
+        if trouble := await self._held_news.collect():
+            self.note_news("TellingFailed", trouble)
         if self._telling is None or not self._telling.done():
             return
         handle, self._telling = self._telling, None
@@ -209,6 +222,7 @@ class MachineClassWorkflow(Entity):
             reason=report.reason,
             time=report.time,
         )
+        holding.heard(s, report.user, report.generation)
         if report.generation >= former.told:
             tells = former.tells if report.state in OPEN else 0
             patience = patience_after(tells, s.silence, now) if report.state in OPEN else None
@@ -257,6 +271,8 @@ class MachineClassWorkflow(Entity):
         self.s.users.pop(user, None)
         self.s.troubles.pop(user, None)
         self.s.openings.pop(user, None)
+        self.s.awaited.pop(user, None)
+        self.s.held.pop(user, None)
         if not self.s.users:
             self.s.carried = None
 
@@ -329,6 +345,7 @@ class MachineClassWorkflow(Entity):
             rolls=list(found.rolls),
         )
         self._record(change)
+        holding.await_words(s, intent.after)
         by = f" by {intent.requested_by}" if intent.requested_by else ""
         self.note("Applied", f"generation {s.generation}{by}: {change.words}")
         told = f"; {users_words(s.users)} to tell" if s.users else ""

@@ -16,6 +16,7 @@ from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import template as hot
+    from planners.fleet.revisions import Revised
     from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool import brake, gates, progress
@@ -59,6 +60,8 @@ class PoolEntity(FleetWorkflow):
         """Whether an outage leaves the wait of what had stopped before it; not in a run that began before."""
         self.hashing = HASH_VERSION if workflow.patched("lasting-hashes") else 1
         # A run that began with version 1 ends with it.
+        self.approving = False
+        """Whether nothing is made of a revision that no person has approved; not in a run that began before that."""
         self.marking = False
         """Whether Nodes are being marked."""
         self.beginning: set[int] = set()
@@ -88,7 +91,8 @@ class PoolEntity(FleetWorkflow):
     def observed(self) -> ObservedPool:
         s, known = self.s, gates.of(self.s)
         if self.openings() is not None:
-            known = replace(known, updates=len(hot.pending(s.members, s.template)))
+            untold = s.held.machines if s.held is not None and s.held.machine_class == self.class_name else 0
+            known = replace(known, updates=max(len(hot.pending(s.members, s.template)), untold))
         return ObservedPool(
             members=s.members,
             revision=s.revision,
@@ -101,6 +105,7 @@ class PoolEntity(FleetWorkflow):
             cluster_paused=s.news is not None and s.news.paused,
             reachable=not s.unseen,
             braked=self.braked,
+            approved=s.approved if self.approving else 0,
             telling=self.telling,
             lasting=self.lasting,
         )
@@ -129,13 +134,41 @@ class PoolEntity(FleetWorkflow):
     def history_limit(self) -> int:
         return self.s.spec.revision_history_limit
 
+    @property
+    def making(self) -> int:
+        rollout = self.s.rollout
+        return self.view().making if rollout is not None and rollout.consent is not None else self.s.revision
+
+    @property
+    def needed(self) -> int:
+        return (self.s.approved or self.s.revision) if self.s.spec.approval.required else 0
+
+    def revised(self, revised: Revised) -> None:
+        if self.s.approved in revised.twins:
+            self.s.approved = revised.revisions[-1].counter
+
     def plan(self, now: datetime) -> Plan:
         s = self.s
+        if self.spec.approval.required and not self.approving:
+            self.approving = workflow.patched("pool-approved-only")
+        if self.approving:
+            self._settle_approved()
+            s.rollout = self._followed(now)  # what is made decides whose pace counts
         s.pace = brake.follow(self.observed(), self.spec, now)
         s.rollout = self._followed(now)
+        if not self.view().unapproved:
+            s.approved = s.revision
         made = plan(self.observed(), self.spec, now)
         s.rollout = progress.lose(s.rollout, made.steps, s.members, self.braked)
         return made
+
+    def _settle_approved(self) -> None:
+        """Finds out what an older worker did not keep: while an approval was asked for, machines were of what was
+        approved before."""
+        s = self.s
+        consent = s.rollout.consent if s.rollout is not None else None
+        if not s.approved and consent is not None and consent.given is None:
+            s.approved = max((m.revision for m in s.members.values() if m.revision < s.revision), default=0)
 
     def _followed(self, now: datetime) -> Rollout | None:
         former = self.s.rollout

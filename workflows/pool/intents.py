@@ -278,7 +278,7 @@ def _open(pool: PoolEntity, intent: ResumeIntent) -> str:
 
 
 def _try_again(pool: PoolEntity) -> str:
-    speed = pace.of(pool.s.pace, pool.s.revision)
+    speed = pace.of(pool.s.pace, pool.making)
     if not (pool.braked and speed.suspect):
         return ""
     pool.s.pace = pace.forgive(speed)

@@ -89,7 +89,8 @@ def rehearse(state: PoolState, question: PoolQuestion, now: datetime, hashing: i
     revised = Revised(tuple(state.revisions), state.members, rolls=False)
     if wanted is not None:
         wanted = replace(wanted, hashing=hashing)
-        revised = revise(state.revisions, state.members, wanted, state.spec.revision_history_limit, now)
+        limit, needed = state.spec.revision_history_limit, state.approved if spec.approval.required else 0
+        revised = revise(state.revisions, state.members, wanted, limit, now, needed)
     members, rolls = {**revised.members}, revised.rolls
     for name in question.keep:
         members[name] = members[name]._replace(preserved_until=later(now, state.spec.machine_preserve_timeout))
@@ -104,7 +105,8 @@ def rehearse(state: PoolState, question: PoolQuestion, now: datetime, hashing: i
         back=bool(revised.revisions) and revised.revisions[-1].back,
         gates=gates.of(state),
         unfinished=rolls or state.rolling_out,
-        pace=of(state.pace, revision),
+        pace=of(state.pace, state.pace.revision),
+        approved=revision if state.approved in revised.twins else state.approved,
         deleted=state.deleted or question.delete,
         cluster_paused=state.news is not None and state.news.paused,
         reachable=not state.unseen,

@@ -41,6 +41,9 @@ class ClassPlan:
     """For a changed class: what its workflow says of the change."""
     no_answer: str = ""
     """Why it could not be asked."""
+    after: list[str] = field(default_factory=list)
+    """Owners, as Owner.user, that this run tells of the new content and of their own changed spec in one message: the
+    class waits for that, since the spec may hold it up."""
 
     @property
     def refused(self) -> list[str]:
@@ -159,6 +162,7 @@ class ClassPlanner:
             namespace=meta.namespace,
             labels=meta.labels,
             annotations=own_annotations(meta.annotations),
+            after=plan.after,
         )
         sent = await self.classes.send(plan.name, "apply", intent, cluster=plan.cluster)
         state = await self.classes.current(plan.name, cluster=plan.cluster)

@@ -90,7 +90,10 @@ class ControlPlanePlanner:
         plan = ControlPlanePlan(name, cluster, Verb.CONFIGURED, manifest, expanded.spec, of, state)
         if wrong := refusals(state.spec, plan.spec):
             raise Refused("; ".join(wrong))
-        return owners.changed(plan, state, Owner(kind=CONTROL_PLANE.manifest, name=name))
+        owner = Owner(kind=CONTROL_PLANE.manifest, name=name)
+        plan = owners.changed(plan, state, owner)
+        owners.after(plan, owner)
+        return plan
 
     async def touched(self, of: ClassPlan, manifests: Collection[EntityKey]) -> list[OwnerTouched]:
         """What the edit of a class does to the control plane that uses it. One of `manifests` has a line of its own."""

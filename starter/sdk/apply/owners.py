@@ -23,6 +23,8 @@ class OwnerPlan(Protocol):
     @property
     def note(self) -> str: ...
     @property
+    def told(self) -> bool: ...
+    @property
     def state(self) -> Any: ...
     @property
     def spec(self) -> Any: ...
@@ -49,6 +51,13 @@ def changed(plan: PlanT, state: FleetState, owner: Owner) -> PlanT:
             return _quiet(plan, verb=Verb.UNCHANGED)
         return _quiet(plan, note="; ".join(filter(None, ["its class tells it", plan.note])))
     return plan
+
+
+def after(plan: OwnerPlan, owner: Owner) -> None:
+    """Lets the class wait for an owner that takes its new content together with a changed spec."""
+    of, state = plan.of, plan.state
+    if plan.told and state is not None and of.new_content and of.tells(owner.user):
+        of.after.append(owner.user)
 
 
 def _quiet(plan: PlanT, **changes: Any) -> PlanT:

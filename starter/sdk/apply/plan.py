@@ -31,6 +31,7 @@ from starter.sdk.apply.classes import (
 )
 from starter.sdk.apply.control_planes import CONTROL_PLANE_KIND, ControlPlanePlan, ControlPlanePlanner
 from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner
+from starter.sdk.apply.time_zones import unknown_zones
 from starter.sdk.apply.worker_pools import (
     WORKER_POOL_KIND,
     WorkerPoolPlan,
@@ -173,6 +174,8 @@ class Planner:
 
     async def plan(self, loaded: Loaded) -> ApplyPlan:
         """Makes the plan. Raises Refused with everything that is wrong, one line each."""
+        if unknown := unknown_zones(loaded):
+            raise Refused("\n".join(unknown))
         workers = await self._worker_pools(resolved(loaded))
         loaded = expanded(loaded, workers)
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}

@@ -80,8 +80,11 @@ class PoolPlanner:
                 f"it is being deleted: wait until it is gone (hostler wait pool {name} --for=deleted), then apply again"
             )
         note = kept_words(manifest, state)
-        plan = PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note)
-        return owners.changed(plan, state, Owner(name=name))
+        plan = owners.changed(
+            PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note), state, Owner(name=name)
+        )
+        owners.after(plan, Owner(name=name))
+        return plan
 
     async def carry_out(self, plan: PoolPlan) -> Applied:
         if plan.state is None:

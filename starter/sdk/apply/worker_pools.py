@@ -55,8 +55,8 @@ class WorkerPoolPlan:
         return [c.name for c in self.found.unused if c.name not in made]
 
     def has(self, zone: ZonePlan) -> ZoneFound | None:
-        """The zone's pool as it is; None for a new zone."""
-        return next((found for found in self.found.zones if found.name == zone.name), None)
+        """The zone's pool as it is; None for a new zone, also where a former one of it still goes."""
+        return next((f for f in self.found.zones if f.name == zone.name and not f.state.deleted), None)
 
     @property
     def rolls(self) -> bool:
@@ -83,7 +83,7 @@ class WorkerPoolPlanner:
         cluster, name = key
         try:
             found = await self.shelf.find(name, manifest.spec.zones or [""], cluster=cluster)
-            now = {zone.zone: zone.state.spec.replicas for zone in found.zones}
+            now = {zone.zone: zone.state.spec.replicas for zone in found.zones if not zone.state.deleted}
             expansion = expand(manifest, now)
         except ValidationError as e:
             raise Refused(f"workerpool {name}: {explained(e)}") from None

@@ -35,8 +35,8 @@ from resources.fleet.membership import (
     TellMachinesOutput,
 )
 from resources.machine.state import Phase
-from resources.machine_class.state import TellUsersInput, TellUsersOutput
-from resources.names import cluster_queue, pool_id
+from resources.machine_class.state import ClassReport, TellUsersInput, TellUsersOutput, UpdateState
+from resources.names import class_id, cluster_queue, pool_id
 from resources.owner import OwnerRef
 from resources.pool.rollout import RolloutState
 from resources.settings import load_settings
@@ -71,6 +71,9 @@ class Machines:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     """Not set: what a class has to tell is still on its way."""
 
+    told: list[str] = field(default_factory=list)
+    """Users that classes have told something, in that order."""
+
     def __post_init__(self) -> None:
         self.heard.set()
 
@@ -84,6 +87,13 @@ class Machines:
 
     async def fall_ill(self, name: str) -> None:
         await self._is(name, Phase.UNKNOWN)
+
+    async def known_to(self, machine_class: str) -> None:
+        """All of them report to their class, as real machines do."""
+        handle = self.client.get_workflow_handle(class_id(self.cluster, machine_class))
+        for name in self.there:
+            said = {"user": name, "generation": 1, "applied": 1, "state": UpdateState.UPDATED}
+            await handle.signal("report", ClassReport.model_validate({**said, "time": datetime.now(UTC)}))
 
     # -- activities ---------------------------------------------------------------------------------------------------
 
@@ -121,6 +131,7 @@ class Machines:
         while not self.heard.is_set():
             activity.heartbeat()
             await asyncio.sleep(0.02)
+        self.told += input.users
         return await ClassActivities(self.deps).tell_users(input)
 
     @activity.defn(name="mark_nodes")
@@ -158,7 +169,7 @@ async def played(place: Place) -> AsyncIterator[Machines]:
     deps = Deps(load_settings(place.settings_file), place.client)
     machines, classes = Machines(place.client, place.cluster, deps), ClassActivities(deps)
     ours = [machines.start, machines.tell, machines.register, machines.forget, machines.find, machines.start_rollout]
-    asked = [machines.tell_users, classes.find_users, classes.ask_class, classes.report_to_class]
+    asked = [machines.tell_users, classes.tell_held, classes.find_users, classes.ask_class, classes.report_to_class]
     workflows = Worker(
         place.client,
         task_queue=place.queue,
