@@ -88,7 +88,8 @@ def applied(picture: Picture, change: ConfigChange, now: datetime) -> Picture:
     gone = bool(meta(new).get("deletionTimestamp")) and not meta(new).get("finalizers")
     if gone:
         del objects[change.name]
-    after = replace(picture, **{_FIELDS[change.kind.kind]: tuple(objects.values())})
+    fields: dict[str, Any] = {_FIELDS[change.kind.kind]: tuple(objects.values())}
+    after = replace(picture, **fields)
     return _collected(after, uid_of(new)) if gone else after
 
 
