@@ -26,7 +26,7 @@ class Together(Generic[T]):
         self._fresh = fresh
         self._clock = clock
         self._awaited: dict[str, float] = {}
-        """Name to when it was last looked at."""
+        """Name to when it was begun or last looked at."""
         self._asked: frozenset[str] = frozenset()
         """What the last read was about,"""
         self._found: Mapping[str, T] = {}
@@ -42,7 +42,7 @@ class Together(Generic[T]):
 
         Raises what `alone` or `all_of` raises; after a failure others ask alone for a while, and do not queue for it.
         """
-        if len(self._await(name)) == 1:
+        if len(self.expect(name)) == 1:
             return alone()
         with self._reading:
             now = self._clock()
@@ -52,21 +52,21 @@ class Together(Generic[T]):
                 return self._read(now, all_of).get(name)
         return alone()
 
+    def expect(self, *names: str) -> list[str]:
+        """These are waited for from now on: whoever reads next reads them too. Returns all that are."""
+        with self._table:
+            now = self._clock()
+            recent = {name: at for name, at in self._awaited.items() if now - at < FORGOTTEN}
+            self._awaited = recent | dict.fromkeys(names, now)
+            return sorted(self._awaited)
+
     def done(self, name: str) -> None:
         """Nobody waits for it any more."""
         with self._table:
             self._awaited.pop(name, None)
 
-    def _await(self, *names: str) -> list[str]:
-        with self._table:
-            now = self._clock()
-            self._awaited = {n: at for n, at in self._awaited.items() if now - at < FORGOTTEN} | dict.fromkeys(
-                names, now
-            )
-            return sorted(self._awaited)
-
     def _read(self, now: float, all_of: Callable[[Sequence[str]], Mapping[str, T]]) -> Mapping[str, T]:
-        asked = self._await()
+        asked = self.expect()
         try:
             found = all_of(asked)
         except Exception:

@@ -130,6 +130,7 @@ class Launch:
             failure = e
         else:
             self.known.nics.put(self.place, nic)
+            self.known.together(self.arm).expect(self.vm)
             return self._goes_on(made, nic)
         if failure.provider_code in EXISTS and (vm := instances.get(self.arm, self.vm)) is not None:
             return self._goes_on(vm, nic)  # another call was faster

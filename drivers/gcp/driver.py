@@ -140,14 +140,19 @@ class GcpDriver:
                 asked = launch.with_disks(body, request_id)
                 operation = gce.call("instances.insert", asked, hide, zone=zone, request_id=request_id)
                 if not is_old_failure(operation):
+                    if operation.get("status") != "DONE":
+                        self._waited_for(gce, zone).expect(operation["name"])
                     return self._seen(gce, request, request_id, operation)
         raise DriverError(
             ErrorClass.UNKNOWN, "instances.insert: this attempt has failed too often; recreate the machine"
         )
 
+    def _waited_for(self, gce: Gce, zone: str) -> Together[Resource]:
+        return self._together.get_or_make((gce.project, zone), lambda: Together(fresh=AGAIN.total_seconds() / 2))
+
     def _look(self, gce: Gce, zone: str, name: str) -> Resource:
         """An operation as it is: asked for alone, or with all others of the zone that are waited for."""
-        together = self._together.get_or_make((gce.project, zone), lambda: Together(fresh=AGAIN.total_seconds() / 2))
+        together = self._waited_for(gce, zone)
 
         def alone() -> Resource:
             return gce.call("zoneOperations.get", zone=zone, operation=name)
