@@ -30,6 +30,7 @@ from activities.temporal.workflows import MACHINE, running, tell
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError, WrongAccount
 from resources.calls.cloud import InstancesInput, InstancesOutput, VmsTold
+from resources.clouds import at_place
 from resources.cluster.news import AccountNews, CloudReachability
 from resources.errors import PASSING, ErrorClass
 from resources.machine.facts import VmFacts
@@ -157,8 +158,9 @@ class _Look:
         """Recalls, after a watch that was lost with all that it knew, which machines have a VM. Raises RPCError."""
         async for machine in all_machines(self.deps.client, self.input.cluster):
             if machine.machine_class in self.input.remember:
-                self.known[machine.provider_id] = machine.name
-                self.told[machine.provider_id] = FORGOTTEN
+                vm = at_place(machine.provider_id, self.spec)
+                self.known[vm] = machine.name
+                self.told[vm] = FORGOTTEN
 
     def _forget(self) -> None:
         """Forgets the VMs that are only remembered: that none are here says nothing about VMs that nobody knows to have

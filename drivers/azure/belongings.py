@@ -1,13 +1,19 @@
-"""What a machine has in its resource group: VMs, network interfaces and disks, found by tag or by name."""
+"""What a machine has in its resource group: VMs, network interfaces and disks, found by name.
+
+Each listing is by a part of the names, which follow from the machine's: Azure filters by tag too, but then shows no
+tags of what it finds (API reference, *Resources - List By Resource Group*), and a new tag may be found late.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from drivers.azure import places
 from drivers.azure.calls import Arm
 from drivers.azure.tags import UID_KEY, tags_of
+from drivers.base import Identity
 from drivers.errors import DriverError
 from resources.clouds import Tags
 from resources.errors import ErrorClass
@@ -47,28 +53,26 @@ class Belonging:
     def is_going(self) -> bool:
         return self.state == DELETING
 
+    @property
+    def vm(self) -> str:
+        """The name of the VM that it is, or was made for, in small letters; "" if it was made for none of ours."""
+        return self.name.lower() if self.kind == "vm" else places.vm_made_for(self.name.lower())
 
-def of_uid(arm: Arm, uid: str) -> dict[str, Belonging]:
-    """What carries the machine's uid, by id; one call."""
-    return by_tag(arm, UID_KEY, uid)
 
-
-def by_tag(arm: Arm, key: str, value: str) -> dict[str, Belonging]:
-    return _known(arm.resources(f"tagName eq '{_quoted(key)}' and tagValue eq '{_quoted(value)}'"))
+def called_like(arm: Arm, machine: Identity) -> dict[str, Belonging]:
+    """What was made for machines of this name, by id, and what happens to be called so; one call."""
+    return _named(arm, places.stem(machine))
 
 
 def by_name(arm: Arm, vm: str) -> dict[str, Belonging]:
     """The VM of this name and what was made for it, with or without tags; one call."""
-    found = _known(arm.resources(f"substringof('{_quoted(vm)}', name)"))
-    return {k: b for k, b in found.items() if f"{b.name}-".lower().startswith(f"{vm}-".lower())}
+    return {k: b for k, b in _named(arm, vm).items() if b.vm == vm.lower()}
 
 
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
-
-
-def _known(resources: Iterable[Mapping[str, Any]]) -> dict[str, Belonging]:
-    return {b.id.lower(): b for b in map(read, resources) if b is not None}
+def _named(arm: Arm, begin: str) -> dict[str, Belonging]:
+    quoted = begin.replace("'", "''")
+    found = filter(None, map(read, arm.resources(f"substringof('{quoted}', name)")))
+    return {b.id.lower(): b for b in found if b.name.lower().startswith(begin.lower())}
 
 
 def read(resource: Mapping[str, Any]) -> Belonging | None:

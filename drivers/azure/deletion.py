@@ -2,7 +2,7 @@
 
 Level-triggered: each pass reads what may matter and does what is due, so that it may stop anywhere and be repeated. A
 VM takes its interface and its disks along, as it was made so. What it leaves all the same is found by the machine's
-uid, or by names that follow from the VM's: never from the class, which may be another one by now.
+names, which follow from the machine's, and its uid: never from the class, which may be another one by now.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class _Pass:
                 self.going.append(self._id(vm))
         for kind in ("nic", "disk"):
             for belonging in belongings.of_kind(found, kind):
-                holder = places.vm_made_for(belonging.name.lower())
-                if not any(holder == vm.name.lower() for vm in vms):  # else it goes with its VM
+                if not any(belonging.vm == vm.vm for vm in vms):  # else it goes with its VM
                     self._delete(belonging)
         if self.errors:
             raise combine(self.errors)
@@ -57,18 +56,18 @@ class _Pass:
         return places.provider_id(plain_location(vm.location), vm.name)
 
     def _found(self) -> dict[str, Belonging]:
-        """What carries the machine's uid; and by the VM's name what this misses: tags may be visible later than what
+        """What carries the machine's uid; and by the VM's name what shows none: tags may be visible later than what
         carries them, and somebody may have removed them.
 
         Raises DriverError of class conflict for another machine's VM.
         """
         uid = self.machine.uid
-        found = belongings.of_uid(self.arm, uid)
-        names = {places.vm_of(self.request.provider_id)} if self.request.provider_id else set()
+        names = {places.vm_of(self.request.provider_id).lower()} if self.request.provider_id else set()
         names |= {places.vm_name(self.machine, self.request.token)} if self.request.token else set()
-        seen = {b.name.lower() for b in belongings.of_kind(found, "vm")}
-        for name in sorted(n for n in names if n.lower() not in seen):
-            found |= belongings.by_name(self.arm, name)
+        listed = belongings.called_like(self.arm, self.machine)
+        for name in sorted(n for n in names if not n.startswith(places.stem(self.machine))):
+            listed |= belongings.by_name(self.arm, name)
+        found = {k: b for k, b in listed.items() if b.uid == uid or b.vm in names}
         for belonging in found.values():
             if belonging.tags.get(UID_KEY, uid) != uid:
                 raise DriverError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drivers.azure import deletion, hot_update, instances, places, poststart, requests
 from drivers.azure.calls import Clients
-from drivers.azure.launch import MAX_KNOWN, Known, Launch
+from drivers.azure.launch import Known, Launch
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,
@@ -30,7 +30,7 @@ class AzureDriver:
 
     def __init__(self, settings: DriverSettings) -> None:
         self._clients = Clients(settings)
-        self._known = Known(MAX_KNOWN)
+        self._known = Known()
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         """Makes one pass, see drivers.azure.launch: network interface, disks from images, VM, each by a name that
@@ -65,7 +65,7 @@ class AzureDriver:
 
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
         where = places.with_group(places.place_of(request.provider_spec, request.provider_id))
-        return instances.get_status(self._clients.get(where, request.secret), request)
+        return instances.get_status(self._clients.get(where, request.secret), request, self._known.found_none)
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         first = next(iter(request.provider_ids), None)

@@ -58,7 +58,7 @@ class _Update:
         """Kinds whose tags differ between the two specs."""
 
     def run(self) -> UpdateMachineResponse:
-        found = belongings_of(self.arm, self.machine.uid, self.vm, disks=1 + len(self._data_disks()))
+        found = belongings_of(self.arm, self.machine.uid, self.vm)
         targets = {
             b.id: UpdateTarget(b.name, CALLED[b.kind], tags.spelled(b.tags, self._keys(b.kind)))
             for b in found
@@ -71,9 +71,6 @@ class _Update:
             for nic in (b for b in found if b.kind == "nic"):
                 self._forward(nic, targets[nic.id])
         return answer(targets.values())
-
-    def _data_disks(self) -> list[Any]:
-        return list(self.last.properties.storage_profile.data_disks)
 
     def _keys(self, kind: BelongingKind) -> list[str]:
         specs = (self.last, self.goal)
@@ -121,17 +118,14 @@ class _Update:
             target.errors.append(about(error, [target.id]))
 
 
-def belongings_of(arm: Arm, uid: str, vm: str, disks: int) -> list[Belonging]:
+def belongings_of(arm: Arm, uid: str, vm: str) -> list[Belonging]:
     """The VM, its interface and its disks, the VM first: what carries the uid, and what was made for the VM and shows
     no tag at all yet. Others attach theirs (a CSI driver): those do not carry our uid and are left alone.
 
     Raises DriverError of class not_found where there is no such VM, conflict where it is another machine's.
     """
-    found = belongings.of_uid(arm, uid)
-    mine = {k: b for k, b in found.items() if b.name.lower().startswith(vm.lower())}
-    if len(mine) < 2 + disks:
-        named = belongings.by_name(arm, vm)
-        mine |= {k: b for k, b in named.items() if b.kind == "vm" or not b.tags or b.uid == uid}
+    named = belongings.by_name(arm, vm)
+    mine = {k: b for k, b in named.items() if b.kind == "vm" or not b.tags or b.uid == uid}
     machine = next(belongings.of_kind(mine, "vm"), None)
     if machine is None or machine.is_going:
         what = "is being deleted" if machine is not None else "is not there"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from drivers.azure import belongings, places
@@ -73,15 +73,20 @@ def has_failed(vm: Mapping[str, Any]) -> bool:
 # -- one machine -------------------------------------------------------------------------------------------------------
 
 
-def get_status(arm: Arm, request: GetMachineStatusRequest) -> MachineStatus:
-    """The status: two calls by id (the VM, and its network interface for the addresses); else one or two more, by tag
-    and by the name that follows from the token."""
+def get_status(
+    arm: Arm, request: GetMachineStatusRequest, found_none: Callable[[Arm, Identity], None] = lambda arm, machine: None
+) -> MachineStatus:
+    """The status: two calls by id (the VM, and its network interface for the addresses); else one or two more, by the
+    machine's name and by that which follows from the token."""
     machine = request.machine
     if request.provider_id:
         vm = get(arm, places.vm_of(request.provider_id))
         what = f"machine {machine.name} ({request.provider_id})"
     else:
-        vm = _looked_up(arm, machine, request.token)
+        listed = belongings.called_like(arm, machine)
+        if not (listed or request.token):
+            found_none(arm, machine)
+        vm = _looked_up(arm, machine, request.token, listed)
         what = f"machine {machine.name} (uid {machine.uid})"
     if vm is None:
         raise DriverError(ErrorClass.NOT_FOUND, f"{what} has no VM: Azure knows none")
@@ -89,16 +94,17 @@ def get_status(arm: Arm, request: GetMachineStatusRequest) -> MachineStatus:
     return status.model_copy(update={"impaired": impaired(vm)}) if request.diagnose else status
 
 
-def _looked_up(arm: Arm, machine: Identity, token: str) -> Resource | None:
+def _looked_up(arm: Arm, machine: Identity, token: str, listed: Mapping[str, Belonging]) -> Resource | None:
     """The machine's own VM, by its uid and by the name that its token makes. One whose creation has failed is none, nor
     is one on its way out: it is deleted at once, and nobody may take it over.
 
     Raises NameTaken where there is none, but a living one of the same name; DriverError of class conflict for two.
     """
+    ours = {OWNER_KEY: OWNER, CLUSTER_KEY: machine.cluster, MACHINE_KEY: machine.name}
     named = [
         b
-        for b in belongings.of_kind(belongings.by_tag(arm, MACHINE_KEY, TAG_RULES.value(machine.name)), "vm")
-        if b.tags.get(OWNER_KEY) == OWNER and b.tags.get(CLUSTER_KEY) == TAG_RULES.value(machine.cluster)
+        for b in belongings.of_kind(listed, "vm")
+        if all(b.tags.get(key) == TAG_RULES.value(value) for key, value in ours.items())
     ]
     own = {b.name.lower() for b in named if b.uid == machine.uid and not b.is_going}
     vm = get(arm, places.vm_name(machine, token)) if token else None
@@ -115,8 +121,8 @@ def _looked_up(arm: Arm, machine: Identity, token: str) -> Resource | None:
         vm = vm if vm is not None and str(vm["name"]).lower() == name else get(arm, name)
         return None if vm is None or has_failed(vm) else vm
     others = [b for b in named if b.uid != machine.uid and not b.is_going]
-    if ours := [b for b in others if is_of(b.tags.get(INSTALLATION_KEY), machine.installation)]:
-        raise NameTaken(machine, [of_listing(arm, b, VmState.RUNNING) for b in ours])
+    if taken := [b for b in others if is_of(b.tags.get(INSTALLATION_KEY), machine.installation)]:
+        raise NameTaken(machine, [of_listing(arm, b, VmState.RUNNING) for b in taken])
     return None
 
 
@@ -175,14 +181,14 @@ def list_machines(arm: Arm, request: ListMachinesRequest) -> list[MachineStatus]
     cluster: one query of the resource graph, which also has power states, and interfaces and disks without a VM."""
     if request.provider_ids:
         wanted = {places.vm_of(p).lower() for p in request.provider_ids}
-        found = _all(arm)
+        found = in_group(arm)
         return [describe(arm, vm, None) for vm in found if str(vm["name"]).lower() in wanted]
     rows = [row for row in arm.graph(_query(arm.group, request.cluster)) if _is_here(arm, row)]
     vms = [row for row in rows if belongings.TYPES.get(str(row.get("type", "")).lower()) == "vm"]
     return [*(describe(arm, vm, None) for vm in vms), *_orphans(arm, rows, [str(vm["name"]).lower() for vm in vms])]
 
 
-def _all(arm: Arm) -> list[Resource]:
+def in_group(arm: Arm) -> list[Resource]:
     """The VMs of the resource group; none where there is no such group."""
     try:
         return list(arm.call("VirtualMachines_List", arm.group))

@@ -10,6 +10,7 @@ Whatever fails leaves nothing behind: a creation that cannot go on has its VM, i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -22,10 +23,11 @@ from drivers.azure.calls import Arm, Resource
 from drivers.azure.failures import of_vm
 from drivers.azure.requests import Body, network_interface, virtual_machine
 from drivers.azure.tags import UID_KEY, tags_of
-from drivers.base import CreateMachineRequest, MachineStatus, Making
+from drivers.base import CreateMachineRequest, Identity, MachineStatus, Making
 from drivers.errors import DriverError
 from drivers.failures import words_of
 from drivers.sessions import Remembered
+from drivers.together import Together
 from resources.base import cut
 from resources.clouds.azure.spec import AzureProviderSpec
 from resources.errors import PASSING, ErrorClass
@@ -36,8 +38,37 @@ LATER = timedelta(seconds=5)
 """When to look again at a VM, which takes a minute."""
 EXISTS = frozenset({"412", "PreconditionFailed", "ConditionNotMet"})
 MAX_KNOWN = 1000
-Known = Remembered[tuple[str, ...], Any]
-"""What never changes, or hardly ever, and need not be asked for at each creation."""
+NEW = 60.0
+"""Seconds for which it is believed that nothing was made for a machine."""
+
+
+class Known:
+    """What a worker keeps of creations, so that it need not ask for it again. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.fixed = Remembered[tuple[str, ...], Any](MAX_KNOWN)
+        """What never changes, or hardly ever: subnets, plans of images."""
+        self.new = Remembered[tuple[str, ...], float](MAX_KNOWN)
+        """When nothing was called like a machine, by place and names' beginning."""
+        self.nics = Remembered[tuple[str, ...], Resource](MAX_KNOWN)
+        """Interfaces by place and VM, for as long as the VM is being made."""
+        self._together = Remembered[tuple[str, str], Together[Resource]](MAX_KNOWN)
+
+    def together(self, arm: Arm) -> Together[Resource]:
+        """The VMs that are being made in the resource group."""
+        return self._together.get_or_make(
+            (arm.subscription, arm.group), lambda: Together(fresh=LATER.total_seconds() / 2)
+        )
+
+    def found_none(self, arm: Arm, machine: Identity) -> None:
+        self.new.put((arm.subscription, arm.group, places.stem(machine), machine.uid), time.monotonic())
+
+    def is_new(self, arm: Arm, machine: Identity) -> bool:
+        """Whether nothing was there for the machine a moment ago: true once, for the call that makes something."""
+        key = (arm.subscription, arm.group, places.stem(machine), machine.uid)
+        found = self.new.get(key)
+        self.new.put(key, None)
+        return found is not None and time.monotonic() - found < NEW
 
 
 class Launch:
@@ -47,9 +78,13 @@ class Launch:
         self.spec = spec
         self.known = known
         self.vm = places.vm_name(request.machine, request.token)
+        self.place = (arm.subscription, arm.group, self.vm)
+        self.is_new = known.is_new(arm, request.machine)
+        """Nothing is read before it is made. Should there be something all the same, a listing that was late, then the
+        interface is only written once more, and no second VM can be made."""
 
     def run(self) -> MachineStatus | Making:
-        vm = instances.get(self.arm, self.vm)
+        vm = None if self.is_new else self._now()
         if vm is not None:
             return self._goes_on(vm)
         try:
@@ -70,6 +105,18 @@ class Launch:
 
     # -- the VM
 
+    def _now(self) -> Resource | None:
+        """The VM as it is; one that this worker waits for, perhaps as a listing of all of them has it."""
+        if self.known.nics.get(self.place) is None:
+            return instances.get(self.arm, self.vm)
+        together = self.known.together(self.arm)
+        found = together.look(
+            self.vm,
+            lambda: instances.get(self.arm, self.vm),
+            lambda _: {str(vm["name"]).lower(): vm for vm in instances.in_group(self.arm)},
+        )
+        return instances.get(self.arm, self.vm) if found is None else found
+
     def _make(self, nic: Resource, disks: dict[int, str], plan: Body) -> MachineStatus | Making:
         body = virtual_machine(self.spec, self.request, self.vm, nic["id"], disks, plan)
         hide = [*words_of(self.request.user_data.get_secret_value()), body["properties"]["osProfile"]["customData"]]
@@ -82,6 +129,8 @@ class Launch:
         except DriverError as e:
             failure = e
         else:
+            self.known.nics.put(self.place, nic)
+            self.known.together(self.arm).expect(self.vm)
             return self._goes_on(made, nic)
         if failure.provider_code in EXISTS and (vm := instances.get(self.arm, self.vm)) is not None:
             return self._goes_on(vm, nic)  # another call was faster
@@ -98,11 +147,16 @@ class Launch:
             return Making(what=f"room for VM {self.vm}: the one that failed is being deleted", again=LATER)
         if state == "Creating":
             return Making(what=f"VM {self.vm}", again=LATER)
+        nic = nic or self.known.nics.get(self.place)
+        self.known.nics.put(self.place, None)
+        self.known.together(self.arm).done(self.vm)
         if "instanceView" not in (vm.get("properties") or {}):  # the answer of the call that made it
             vm = instances.get(self.arm, self.vm) or vm
         if instances.has_failed(vm):
             raise self._cleaned(of_vm(vm, words_of(self.request.user_data.get_secret_value())), ["vm"])
-        return instances.describe(self.arm, vm, nic or instances.nic_of(self.arm, vm))
+        if not instances.addresses(nic):
+            nic = instances.nic_of(self.arm, vm)
+        return instances.describe(self.arm, vm, nic)
 
     def _cleaned(self, failure: DriverError, kinds: list[BelongingKind]) -> DriverError:
         """The failure, after what was made so far was deleted; a VM takes its interface and disks along. What cannot be
@@ -137,7 +191,7 @@ class Launch:
     # -- what comes before it
 
     def _nic(self) -> Resource | Making:
-        name, nic = places.nic_name(self.vm), self._get_nic()
+        name, nic = places.nic_name(self.vm), None if self.is_new else self._get_nic()
         if nic is None or instances.provisioning_of(nic) == instances.FAILED:
             body = network_interface(self.spec, self.request, name, self._subnet())
             nic = self.arm.call("NetworkInterfaces_CreateOrUpdate", self.arm.group, name, body)
@@ -177,10 +231,10 @@ class Launch:
         info = self.spec.subnet_info
         path = (info.vnet_resource_group or self.arm.group, info.vnet_name, info.subnet_name)
         key = ("subnet", self.arm.subscription, *path)
-        found = self.known.get(key)
+        found = self.known.fixed.get(key)
         if found is None:
             found = str(self.arm.call("Subnets_Get", *path)["id"])
-            self.known.put(key, found)
+            self.known.fixed.put(key, found)
         return str(found)
 
     def _plan(self) -> Body:
@@ -189,10 +243,10 @@ class Launch:
         if not image.urn or image.skip_marketplace_agreement or image.urn.endswith(":latest"):
             return {}
         key = ("plan", self.arm.location, image.urn)
-        found = self.known.get(key)
+        found = self.known.fixed.get(key)
         if found is None:
             path = (self.arm.location, *image.urn.split(":"))
             plan = (self.arm.call("VirtualMachineImages_Get", *path).get("properties") or {}).get("plan")
             found = plan or {}
-            self.known.put(key, found)
+            self.known.fixed.put(key, found)
         return dict(found)

@@ -76,10 +76,15 @@ def vm_of(provider_id: str) -> str:
     return found[2]
 
 
+def stem(machine: Identity) -> str:
+    """How the names of all that is made for a machine of this name begin. Azure's names have no dots."""
+    return f"{machine.name[: NAME_LENGTH - _MARK - 1].replace('.', '-').rstrip('-')}-"
+
+
 def vm_name(machine: Identity, token: str) -> str:
-    """The name of the VM that this token makes. Azure's names have no dots."""
+    """The name of the VM that this token makes."""
     mark = hashlib.sha256(f"{machine.uid}\0{token}".encode()).hexdigest()[:_MARK]
-    return f"{machine.name[: NAME_LENGTH - _MARK - 1].replace('.', '-').rstrip('-')}-{mark}"
+    return f"{stem(machine)}{mark}"
 
 
 def nic_name(vm: str) -> str:

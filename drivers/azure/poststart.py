@@ -20,15 +20,16 @@ from resources.clouds.azure.spec import AzureProviderSpec
 def post_start(arm: Arm, spec: AzureProviderSpec, request: UpdateMachineRequest, vm: str) -> list[str]:
     """Applies it; returns what was changed, in words.
 
-    Idempotent: what is there is read first. An error in one change does not stop the others; all errors are raised as
-    one, of the class with the longest wait.
+    Idempotent: what is there is read first. Where disks are to carry what Azure gives them anyway, no call is made. An
+    error in one change does not stop the others; all errors are raised as one, of the class with the longest wait.
     """
-    found = belongings_of(arm, request.machine.uid, vm, disks=1 + len(spec.properties.storage_profile.data_disks))
-    errors: list[DriverError] = []
-    changed = []
-    if request.untagged and request.machine.installation:
-        changed += _tag_installation(arm, request, found)
     vms_own, wanted = (_without_installation(launch_tags(spec, request.machine, kind)) for kind in ("vm", "disk"))
+    installation = request.untagged and bool(request.machine.installation)
+    if vms_own == wanted and not installation:
+        return []
+    found = belongings_of(arm, request.machine.uid, vm)
+    errors: list[DriverError] = []
+    changed = _tag_installation(arm, request, found) if installation else []
     for disk in (b for b in found if b.kind == "disk"):
         try:
             changed += _retag(arm, disk, vms_own, wanted)

@@ -40,6 +40,9 @@ ACCOUNT_KNOWN_FOR = 300.0
 """Seconds that it is remembered that some credentials open their project."""
 PAGE = 500
 """Resources a page, the most that Google takes."""
+NAMES_MOST = 50
+"""Names in one filter: its address may have some thousand characters."""
+DYING_MOST = 10_000
 CONNECTIONS = 50
 ALREADY_EXISTS = ("alreadyExists", "RESOURCE_ALREADY_EXISTS")
 NOT_READY = ("resourceNotReady", "RESOURCE_NOT_READY")
@@ -135,6 +138,8 @@ class Gce(AccountSession[GceConnection]):
         """`seconds`: the timeout of a call."""
         super().__init__(connect, hidden=hidden, fixed=fixed)
         self._seconds = seconds
+        self.dying = Remembered[str, bool](DYING_MOST)
+        """Ids of VMs that are known to be being deleted."""
 
     def translated(self, operation: str, error: Exception, hide: Sequence[str]) -> DriverError:
         return translate(operation, error, hide)
@@ -182,6 +187,13 @@ class Gce(AccountSession[GceConnection]):
             raise failure
         if begun.get("status") != "DONE":
             raise DriverError(ErrorClass.TRANSIENT, f"{operation}: {begun['name']} has not ended yet")
+
+
+def named(gce: Gce, operation: str, zone: str, names: Sequence[str]) -> Iterator[Resource]:
+    """The resources of these names, by a `list` of some."""
+    for n in range(0, len(names), NAMES_MOST):
+        wanted = " OR ".join(f'(name = "{name}")' for name in names[n : n + NAMES_MOST])
+        yield from gce.pages(operation, zone=zone, filter=wanted)
 
 
 def _plain(answer: Any) -> Resource:

@@ -15,7 +15,7 @@ from typing import Any
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
 from drivers.errors import DriverError
 from drivers.failures import about, combine
-from drivers.gcp import belongings, instances
+from drivers.gcp import belongings, instances, operations
 from drivers.gcp.belongings import DiskOfMachine
 from drivers.gcp.calls import NOT_READY, Gce, Resource
 from drivers.gcp.instances import STOPPING, VmId
@@ -151,6 +151,7 @@ class _Pass:
                 return False
             if e.provider_code not in NOT_READY or instances.status_of(instance) != STOPPING:
                 raise
+        self.gce.dying.put(str(instance["id"]), True)
         return True
 
     def _lift_protection(self, instance: Resource) -> None:
@@ -193,5 +194,5 @@ class _Pass:
         if not token or elsewhere or not is_name(self.machine.name):
             return Evidence.NOT_FOUND
         name = VmId.of(given).name if given else self.machine.name
-        proven = instances.deletion_of(self.gce, self.zone, name, token)
+        proven = operations.deletion_of(self.gce, self.zone, name, token)
         return Evidence.TERMINATED if proven else Evidence.NOT_FOUND

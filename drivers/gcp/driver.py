@@ -22,13 +22,14 @@ from drivers.base import (
 )
 from drivers.errors import DriverError, IdempotencyMismatch
 from drivers.failures import words_of
-from drivers.gcp import deletion, hot_update, instances, launch, poststart
+from drivers.gcp import deletion, hot_update, instances, launch, operations, poststart
 from drivers.gcp.calls import ALREADY_EXISTS, Clients, Gce, Resource
 from drivers.gcp.failures import of_operation
 from drivers.gcp.instances import STOPPING, VmId
 from drivers.gcp.tags import KEY_ATTEMPT, KEY_UID, labels_of
 from drivers.gcp.tokens import attempt, is_old_failure, operation_ids
-from drivers.sessions import Remembered
+from drivers.sessions import MAX_SESSIONS, Remembered
+from drivers.together import Together
 from resources.errors import ErrorClass
 
 PD_CSI = "pd.csi.storage.gke.io"
@@ -46,6 +47,8 @@ class GcpDriver:
         """Operation and request id by project and token: another pass need not ask for them by another insert."""
         self._failed = Remembered[tuple[str, str], bool](MAX_REMEMBERED)
         """Request ids, with their project, whose operation has failed and was told of: the next one's turn is next."""
+        self._together = Remembered[tuple[str, str], Together[Resource]](MAX_SESSIONS)
+        """By project and zone: the operations that are waited for."""
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         """Each call is one pass: it begins the insert, with a request id that follows from the token, or looks at the
@@ -71,7 +74,7 @@ class GcpDriver:
         vm = instances.by_name(gce, spec.zone, body["name"])
         if vm is not None and str(vm.get("id")) == str(operation.get("targetId", vm.get("id"))):
             return self._checked(gce, request, spec.zone, body, vm)
-        if instances.deletion_of(gce, spec.zone, body["name"], request.token):
+        if operations.deletion_of(gce, spec.zone, body["name"], request.token):
             raise IdempotencyMismatch(
                 f"instances.insert: the token's VM {body['name']} is deleted",
                 provider_code="deleted",
@@ -126,7 +129,7 @@ class GcpDriver:
         if (begun := self._begun.get(attempt_of)) is not None:
             name, request_id = begun
             try:
-                return self._seen(gce, request, request_id, gce.call("zoneOperations.get", zone=zone, operation=name))
+                return self._seen(gce, request, request_id, self._look(gce, zone, name))
             except DriverError as e:
                 if e.error_class is not ErrorClass.NOT_FOUND:
                     raise
@@ -137,10 +140,27 @@ class GcpDriver:
                 asked = launch.with_disks(body, request_id)
                 operation = gce.call("instances.insert", asked, hide, zone=zone, request_id=request_id)
                 if not is_old_failure(operation):
+                    if operation.get("status") != "DONE":
+                        self._waited_for(gce, zone).expect(operation["name"])
                     return self._seen(gce, request, request_id, operation)
         raise DriverError(
             ErrorClass.UNKNOWN, "instances.insert: this attempt has failed too often; recreate the machine"
         )
+
+    def _waited_for(self, gce: Gce, zone: str) -> Together[Resource]:
+        return self._together.get_or_make((gce.project, zone), lambda: Together(fresh=AGAIN.total_seconds() / 2))
+
+    def _look(self, gce: Gce, zone: str, name: str) -> Resource:
+        """An operation as it is: asked for alone, or with all others of the zone that are waited for."""
+        together = self._waited_for(gce, zone)
+
+        def alone() -> Resource:
+            return gce.call("zoneOperations.get", zone=zone, operation=name)
+
+        found = together.look(name, alone, lambda names: operations.by_name(gce, zone, names)) or alone()
+        if found.get("status") == "DONE":
+            together.done(name)
+        return found
 
     def _seen(self, gce: Gce, request: CreateMachineRequest, request_id: str, operation: Resource) -> Resource:
         done = operation.get("status") == "DONE"

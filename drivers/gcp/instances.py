@@ -21,9 +21,9 @@ from drivers.base import (
     is_of,
 )
 from drivers.errors import DriverError
-from drivers.gcp.calls import Gce, Resource
+from drivers.gcp import operations
+from drivers.gcp.calls import Gce, Resource, named
 from drivers.gcp.tags import KEY_CLUSTER, KEY_INSTALLATION, KEY_MACHINE, KEY_OWNER, KEY_UID, labels_of, owned
-from drivers.gcp.tokens import operation_ids
 from resources.clouds.gcp.names import LABEL_RULES, is_name
 from resources.errors import ErrorClass
 from resources.names import OWNER
@@ -45,8 +45,6 @@ _STATES = {
 }
 """Google's statuses. TERMINATED is a VM that is stopped, by a person or by preemption: it exists, and could be started.
 One that is deleted is not found."""
-NAMES_MOST = 50
-"""Names in one filter: its address may have some thousand characters."""
 CONSOLE_BYTES = 16 * 1024
 CONSOLE_LINES = 25
 CONSOLE_LENGTH = 600
@@ -128,27 +126,6 @@ def find(gce: Gce, zone: str, wanted: str) -> Iterator[Resource]:
     return gce.pages("instances.list", zone=zone, filter=wanted)
 
 
-def deletion_of(gce: Gce, zone: str, name: str, token: str) -> Resource | None:
-    """The operation that has deleted the very VM that this attempt made; None where Google knows none.
-
-    A name may have had VMs before: the attempt's own insert operation says which one is meant.
-    """
-    link = f".*/projects/{gce.project}/zones/{zone}/instances/{name}"
-    known = list(gce.pages("zoneOperations.list", zone=zone, filter=f'targetLink eq "{link}"'))
-    ours = set(operation_ids(token)) if token else set()
-    made = {o.get("targetId") for o in known if o.get("clientOperationId") in ours}
-    ended = [
-        o for o in known if o.get("operationType") == "delete" and o.get("status") == "DONE" and not o.get("error")
-    ]
-    return next((o for o in ended if o.get("targetId") in made), None)
-
-
-def _is_being_deleted(gce: Gce, zone: str) -> Collection[str]:
-    """Ids of the instances that are being deleted: their status is that of VMs which are only stopped."""
-    running = gce.pages("zoneOperations.list", zone=zone, filter='(operationType = "delete") AND (status != "DONE")')
-    return {str(o.get("targetId")) for o in running}
-
-
 def get_status(gce: Gce, request: GetMachineStatusRequest) -> MachineStatus:
     """The status: one call; one more for a VM that stops or is gone, as only an operation says which; with a diagnosis
     one more, for the console."""
@@ -162,11 +139,23 @@ def get_status(gce: Gce, request: GetMachineStatusRequest) -> MachineStatus:
         instance = _own(gce, machine, by_name(gce, zone, name), zone)
     if instance is None:
         raise DriverError(ErrorClass.NOT_FOUND, f"{what} has no VM: {_why_none(gce, request, zone, name)}")
-    dying = _is_being_deleted(gce, zone) if status_of(instance) == STOPPING else ()
-    status = describe(gce, zone, instance, dying)
+    status = describe(gce, zone, instance, _dying(gce, zone, [instance]))
     if not request.diagnose:
         return status
     return status.model_copy(update={"console": _console(gce, zone, name)})
+
+
+def _dying(gce: Gce, zone: str, found: Sequence[Resource]) -> Collection[str]:
+    """Ids of those that are being deleted: their status is that of VMs which are only stopped, and only an operation
+    tells. It is asked for once, and not at all where it was us who had them deleted."""
+    for instance in found:
+        if status_of(instance) != STOPPING:
+            gce.dying.put(str(instance.get("id")), None)  # also where a deletion has failed
+    stopping = [str(i.get("id")) for i in found if status_of(i) == STOPPING]
+    if any(gce.dying.get(number) is None for number in stopping):
+        for number in operations.being_deleted(gce, zone):
+            gce.dying.put(number, True)
+    return [number for number in stopping if gce.dying.get(number)]
 
 
 def _own(gce: Gce, machine: Identity, instance: Resource | None, zone: str) -> Resource | None:
@@ -185,7 +174,7 @@ def _own(gce: Gce, machine: Identity, instance: Resource | None, zone: str) -> R
 
 def _why_none(gce: Gce, request: GetMachineStatusRequest, zone: str, name: str) -> str:
     known = request.provider_id and VmId.of(request.provider_id).project == gce.project
-    deletion = deletion_of(gce, zone, name, request.token) if known else None
+    deletion = operations.deletion_of(gce, zone, name, request.token) if known else None
     if deletion is None:
         return f"Google knows none in {gce.project}/{zone}"
     return f"{name} is terminated: {deletion.get('user', 'somebody')} deleted it"
@@ -197,16 +186,11 @@ def list_machines(gce: Gce, request: ListMachinesRequest) -> list[MachineStatus]
     if request.provider_ids:
         asked = [VmId.of(p) for p in request.provider_ids]
         names = [vm.name for vm in asked if vm.project == gce.project and vm.zone == zone]
-        parts = [names[n : n + NAMES_MOST] for n in range(0, len(names), NAMES_MOST)]
-        found = [i for part in parts for i in find(gce, zone, _named(part))]
+        found = list(named(gce, "instances.list", zone, names))
         return [describe(gce, zone, i, [str(i.get("id"))]) for i in found]
     found = list(find(gce, zone, owned(request.cluster)))
-    dying = _is_being_deleted(gce, zone) if any(status_of(i) == STOPPING for i in found) else ()
+    dying = _dying(gce, zone, found)
     return [describe(gce, zone, i, dying) for i in found]
-
-
-def _named(names: Sequence[str]) -> str:
-    return " OR ".join(f'(name = "{name}")' for name in names)
 
 
 def describe(gce: Gce, zone: str, instance: Resource, dying: Collection[str] = ()) -> MachineStatus:

@@ -35,6 +35,8 @@ __all__ = [
     "UnknownProvider",
     "UnknownScope",
     "annotation_mistakes",
+    "at_place",
+    "has_place",
     "imaged_as",
     "in_domain",
     "indexed",
@@ -124,6 +126,17 @@ def provider_key(provider_id: str) -> str:
 def indexed(provider_id: str) -> str:
     """The spelling of a VM in HostlerProviderID: the only one by which visibility can be asked for it."""
     return _ids(provider_id).indexed(provider_id)
+
+
+def has_place(provider_id: str) -> bool:
+    """Whether the spelling in HostlerProviderID is the driver's, which says where the VM is."""
+    return _ids(provider_id).at is None
+
+
+def at_place(provider_id: str, provider_spec: Mapping[str, Any]) -> str:
+    """The driver's spelling of what stands in HostlerProviderID, of a VM at the place of this spec."""
+    ids = _ids(provider_id)
+    return ids.at(provider_id, provider_spec) if ids.at is not None else provider_id
 
 
 def _ids(provider_id: str) -> ProviderIDs:

@@ -272,7 +272,10 @@ class ProviderIDs:
     key: Callable[[str], str] = _as_it_is
     """What identifies the VM, whoever wrote the providerID."""
     indexed: Callable[[str], str] = _as_it_is
-    """The one spelling by which visibility can be asked for it: the driver's."""
+    """The one spelling by which visibility can be asked for it, whoever wrote the providerID."""
+    at: Callable[[str, Mapping[str, Any]], str] | None = None
+    """The driver's spelling of an indexed one, of a VM at the place of a provider spec. None where it is the indexed
+    one."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -56,7 +56,7 @@ def listing(client: HostlerClient, wanted: MachineFilter) -> Listing[MachineSumm
         key=key_of(MACHINE, everywhere),
         objects=partial(_manifests, client),
         nothing=wanted.nothing(client),
-        widened=partial(_with_messages, client),
+        widened=client.widened,
         doubts=partial(_doubts, client),
         missing=missing,
     )
@@ -96,11 +96,6 @@ async def _one(client: HostlerClient, name: str) -> MachineSummary:
         since = f" since {utc(life.closed)}" if life.closed else ""
         raise NotFound(f"machine {name} is gone{since}: hostler describe machine {name} shows what is left of it")
     return life.summary
-
-
-async def _with_messages(client: HostlerClient, found: list[MachineSummary]) -> list[MachineSummary]:
-    said = await client.messages(found)
-    return [replace(m, message=said.get((m.cluster, m.name), "")) for m in found]
 
 
 async def _manifests(client: HostlerClient, found: Sequence[MachineSummary]) -> list[Json | None]:

@@ -1,8 +1,8 @@
 """What `hostler doctor` looks at. Nothing is changed, no secret is shown.
 
-temporal.py asks Temporal, workers.py who polls the task queues, clusters.py the API servers, secrets.py the source of
-secrets; waiting.py says what waits for a person. Only workers ask a cloud: credentials are where its queue
-is polled.
+temporal.py asks Temporal, workers.py who polls the task queues, builds.py what is pinned to a build, clusters.py the
+API servers, secrets.py the source of secrets; waiting.py says what waits for a person. Only workers ask a cloud:
+credentials are where its queue is polled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resources.names import workflow_queue
 from resources.queues import queues
 from resources.settings import PLACES, SETTINGS_VARIABLE, CloudSettings, Settings, SettingsError, load_settings
 from resources.words import cause
-from starter.doctor import clusters, secrets, temporal, waiting, workers
+from starter.doctor import builds, clusters, secrets, temporal, waiting, workers
 from starter.doctor.findings import Finding, Level, attempt, by_gravity, ok, problem, verdict, warning
 from starter.doctor.waiting import Waiting
 from starter.sdk.client import HostlerClient
@@ -81,7 +81,9 @@ async def _workers(
     if client is None:
         return False, []
     found = await workers.examine(client.temporal, list(queues(settings, names)))
-    return workflow_queue(settings.queue_prefix) not in found.idle, found.found
+    queue = workflow_queue(settings.queue_prefix)
+    pinned = await attempt("workflows", partial(builds.examine, client.temporal, queue, found.versions))
+    return queue not in found.idle, [*found.found, *pinned]
 
 
 async def _secrets_and_waits(

@@ -7,6 +7,7 @@ server. Its heartbeats tell within seconds (servers from 1.29 on; older ones hav
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
@@ -28,9 +29,10 @@ from temporalio.service import RPCError
 
 from resources.base import format_duration, whole_seconds
 from resources.queues import Queue
+from starter.doctor import builds
 from starter.doctor.findings import Finding, Level, attempt, ok, problem, warning
 from starter.output import age
-from starter.sdk.errors import translated
+from starter.sdk.errors import HostlerError, translated
 from starter.sdk.live import POLL_WINDOW
 
 RECENTLY = timedelta(seconds=POLL_WINDOW)
@@ -82,6 +84,8 @@ class Workers:
     found: list[Finding]
     idle: set[str]
     """Task queues that nobody polls, or only a worker that is silent."""
+    versions: set[str]
+    """The versions that workers of workflows run."""
 
 
 async def examine(temporal: Client, queues: Sequence[Queue]) -> Workers:
@@ -98,7 +102,8 @@ async def examine(temporal: Client, queues: Sequence[Queue]) -> Workers:
     said += filter(None, (_of_silent(w, ours, theirs, by_queue) for w in silent.values() if w not in current))
     # A queue of a worker that is silent stands under that worker.
     told = {name for worker in silent.values() for name in worker.queues & idle - served}
-    return Workers([*said, *(f for name, answer in by_queue.items() if name not in told for f in answer)], idle)
+    every = [*said, *(f for name, answer in by_queue.items() if name not in told for f in answer)]
+    return Workers(every, idle, await _versions(temporal, queues, away))
 
 
 # -- heartbeats -------------------------------------------------------------------------------------------------------
@@ -235,21 +240,20 @@ async def _queue(temporal: Client, queue: Queue, away: set[str]) -> list[Finding
     seen, who = max((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers)
     if now - seen > RECENTLY:
         return [problem(subject, f"nobody polls it: {who} was seen last, {age(now - seen)} ago; {waiting}", start)]
-    recent = [p for p in answer.pollers if now - p.last_access_time.ToDatetime(UTC) <= RECENTLY]
-    alive = [p for p in recent if p.identity not in away]
+    alive = _alive(answer, away)
     if not alive:
-        names = ", ".join(sorted({p.identity for p in recent}))
+        names = ", ".join(sorted({p.identity for p in _recent(answer)}))
         return [problem(subject, f"nobody polls it any more: {names} is silent, or gone; {waiting}", start)]
     seen, who = max((p.last_access_time.ToDatetime(UTC), p.identity) for p in alive)
     workers = len({p.identity for p in alive})
-    builds = sorted({p.deployment_options.build_id for p in alive if p.deployment_options.build_id})
+    run = sorted({p.deployment_options.build_id for p in alive if p.deployment_options.build_id})
     current = answer.versioning_info.current_deployment_version
     if current.build_id not in {p.deployment_options.build_id for p in alive}:
-        who = f"build {', '.join(builds)}" if builds else "workers without a build"
+        who = f"build {', '.join(run)}" if run else "workers without a build"
         words = f"polled only by {who}, and {current.build_id or 'none'} is current; {waiting}"
         return [problem(subject, words, CURRENT)]
     words = f"polled by {workers} worker{'s' if workers != 1 else ''}"
-    words += f" of build {', '.join(builds)}" if builds else ""
+    words += f" of build {', '.join(run)}" if run else ""
     words += f", last {age(now - seen)} ago by {who}"
     if queue.accounts is not None:
         words += f"; for {', '.join(queue.accounts) or 'no account any more'}"
@@ -265,6 +269,25 @@ async def _queue(temporal: Client, queue: Queue, away: set[str]) -> list[Finding
     if waited > BACKLOG_AGE:
         return [warning(subject, words, f"check the workers' logs, or {start}")]
     return [ok(subject, words)]
+
+
+async def _versions(temporal: Client, queues: Sequence[Queue], away: set[str]) -> set[str]:
+    """Those that are polled for; none where the server does not say."""
+    found: set[str] = set()
+    with contextlib.suppress(HostlerError), translated():
+        for queue in (q for q in queues if q.role == "workflows"):
+            answer = await describe(temporal, queue.name, _WORKFLOW)
+            found |= {builds.version_of(p) for p in _alive(answer, away)} - {""}
+    return found
+
+
+def _recent(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
+    now = datetime.now(UTC)
+    return [p for p in answer.pollers if now - p.last_access_time.ToDatetime(UTC) <= RECENTLY]
+
+
+def _alive(answer: DescribeTaskQueueResponse, away: set[str]) -> list[PollerInfo]:
+    return [p for p in _recent(answer) if p.identity not in away]
 
 
 async def describe(temporal: Client, queue: str, type: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:

@@ -3,24 +3,20 @@ VMs take to end; machine-controller-manager makes 9."""
 
 from __future__ import annotations
 
-import heapq
 import uuid
 from collections import Counter
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from activitykit import Attempts, attempts, instance, running
 from awskit import KEPT_DISK, ROOT_DISK
+from cloudlives import Life, lives
 from driver_clouds import Given, calls, fault
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cloud.machine import MachineActivities
-from resources.calls.cloud import CreateInput, DeleteInput, DeleteOutput, UpdateInput
-from resources.calls.machine import Target
-from resources.errors import MISSING_CREDENTIALS, NOT_YET
+from resources.calls.cloud import DeleteInput, DeleteOutput
+from resources.errors import MISSING_CREDENTIALS
 from resources.machine.manifest import SecretRef
 
 __all__ = ["attempts", "running"]  # fixtures
@@ -30,75 +26,8 @@ ONCE = ("DescribeImages", "GetCallerIdentity")
 """Asked once for all of an image, and of an account, so no single life's."""
 
 
-@dataclass
-class Life:
-    """One machine, of which each activity is attempted when its time has come; no time passes meanwhile."""
-
-    attempts: Attempts
-    given: Given
-    target: Target
-    heartbeat: tuple[Any, ...] = ()
-    told: float | None = None
-    """When the VM was told to end, in seconds of the test's own time."""
-    over: DeleteOutput | None = None
-
-    @property
-    def vm(self) -> str:
-        assert self.target.provider_id is not None
-        return instance(self.target.provider_id)
-
-    async def begin(self) -> None:
-        now, activities = datetime.now(UTC), MachineActivities(self.attempts.deps)
-        create = CreateInput(target=self.target, attempt=1, started=now, deadline=now + timedelta(minutes=20))
-        made = await self.attempts.attempt(activities.create_machine, create)
-        known = {"provider_id": made.provider_id, "account_id": made.account_id}
-        self.target = self.target.model_copy(update=known)
-        update = UpdateInput(target=self.target, tagged=made.tagged)
-        await self.attempts.attempt(activities.update_machine, update)
-        self.heartbeat = ()
-
-    async def delete(self) -> float:
-        """Makes an attempt; returns the seconds until the next one, 0 when it is over."""
-        self.attempts.heartbeat = self.heartbeat
-        try:
-            self.over = await self.attempts.attempt(
-                MachineActivities(self.attempts.deps).delete_machine, DeleteInput(target=self.target)
-            )
-        except ApplicationError as e:
-            if e.type != NOT_YET or e.next_retry_delay is None:
-                raise
-            return e.next_retry_delay.total_seconds()
-        finally:
-            self.heartbeat = self.attempts.heartbeat
-        return 0.0
-
-
-async def lives(attempts: Attempts, count: int, latency: float, **spec: Any) -> list[Life]:
-    """Lives from creation to the end, of which all are deleted at the same time; VMs end `latency` seconds later."""
-    attempts.cloud.set_delays(boot=0.0, terminate=3600.0)
-    made = []
-    for n in range(count):
-        given = attempts.given(**spec)
-        identity = given.machine.model_copy(update={"name": f"m-{n}", "uid": str(uuid.uuid4())})
-        given = Given(attempts.cloud, identity, given.spec)
-        made.append(Life(attempts, given, attempts.target(given)))
-        await made[-1].begin()
-    now = [0.0]
-    attempts.deps.departures(made[0].target)._clock = lambda: now[0]
-    due = [(n / 10, n) for n in range(count)]
-    while due:
-        now[0], n = heapq.heappop(due)
-        for life in made:
-            if life.told is not None and now[0] >= life.told + latency:
-                attempts.cloud.do(lambda vm=life.vm: attempts.cloud.ec2.kill(vm))  # type: ignore[misc]
-        wait = await made[n].delete()
-        if made[n].told is None:
-            made[n].told = now[0]
-        if made[n].over is None:
-            assert now[0] < 2 * latency + 10, "it is noticed in time"
-            heapq.heappush(due, (now[0] + wait, n))
-    assert all(attempts.cloud.left(life.given.machine.uid) == {} for life in made)
-    return made
+def end(life: Life) -> None:
+    life.attempts.cloud.do(lambda: life.attempts.cloud.ec2.kill(life.vm))
 
 
 @pytest.mark.parametrize("latency", [2.0, 40.0, 120.0])
@@ -106,7 +35,7 @@ async def lives(attempts: Attempts, count: int, latency: float, **spec: Any) -> 
 async def test_a_life_costs_few_calls_whatever_time_its_vm_takes_to_end(
     attempts: Attempts, count: int, latency: float
 ) -> None:
-    await lives(attempts, count, latency)
+    await lives(attempts, count, latency, end)
     made = Counter(c.operation for c in calls(attempts.cloud))
     assert made["RunInstances"] == made["TerminateInstances"] == count
     assert made["DescribeVolumes"] == made["DescribeNetworkInterfaces"] == count  # once it has ended, and not before
@@ -131,7 +60,7 @@ async def test_a_vm_that_nobody_ever_asked_for_is_gone_without_credentials(attem
 
 
 async def test_what_is_kept_is_protected_first_and_named_at_the_end(attempts: Attempts) -> None:
-    (life,) = await lives(attempts, 1, 40.0, blockDevices=[ROOT_DISK, KEPT_DISK])
+    (life,) = await lives(attempts, 1, 40.0, end, blockDevices=[ROOT_DISK, KEPT_DISK])
     assert life.over is not None
     (kept,) = calls(attempts.cloud, "RunInstances")[0].result["volumeIds"][1:]
     assert life.over.kept == [kept]

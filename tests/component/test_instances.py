@@ -179,6 +179,17 @@ async def test_a_watch_that_was_lost_with_all_that_it_knew(watch: Watch, monkeyp
     assert [(t.told, t.owner) for t in told] == [({}, "1")]
 
 
+async def test_a_vm_is_remembered_by_its_drivers_own_spelling(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visibility has an Azure VM's name alone, and a machine takes news only of the VM as its driver names it."""
+    listed = Listed(("m-2", "azure:///vm-2", "big"))
+    monkeypatch.setattr(watch.attempts.client, "list_workflows", listed, raising=False)
+    watch.cloud.account = "1"
+    account = Account(provider="Azure", region="westeurope/g", secret_ref=SecretRef(name="credentials"))
+    watch.input = watch.input.model_copy(update={"remember": ["big"], "account": account})
+    await watch.attempt()
+    assert [(f.provider_id, f.state) for f in watch.told] == [("azure:///westeurope/vm-2", "gone")]
+
+
 async def test_vms_of_which_nobody_knows_that_they_were_in_this_account(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

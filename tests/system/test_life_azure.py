@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hot_updates import Hot
 from lifekit import Stack, new_stack
-from lives import Elsewhere
+from lives import Elsewhere, client_of
 from pools.lives import Pool, kept_when_it_fails, pool_spec
 from temporalio.testing import WorkflowEnvironment
 
@@ -27,6 +27,11 @@ async def test_from_birth_to_the_last_disk(temporal: WorkflowEnvironment) -> Non
         running = await stack.phase(Phase.RUNNING)
         vm = running.status.node_name
         assert (running.status.provider_id, vm[:4]) == (f"azure:///westeurope/{vm}", "m-1-")
+        hostler = client_of(stack)
+        recorded = (await hostler.life(running.name)).summary
+        assert recorded.provider_id == f"azure:///{vm}"  # by which visibility can be asked, whoever wrote the Node's
+        (shown,) = await hostler.widened([recorded])
+        assert shown.provider_id == running.status.provider_id
         assert len(AZURE.left(stack)) == 3  # the VM, its network interface and its disk
         created = [c for c in AZURE.made(stack) if c.endswith("CreateOrUpdate")]
         assert created == ["NetworkInterfaces_CreateOrUpdate", CREATE]

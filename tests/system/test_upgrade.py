@@ -14,60 +14,19 @@ import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import yaml
+from builds import build_id, build_of, make_current
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
 from paths import ROOT
-from stubs import Machines, running, stubbed
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
-from temporalio.client import Client, WorkflowHandle
-from temporalio.service import RPCError
+from stubs import running, stubbed
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 import worker
-from activities.deps import Deps
 from resources.intents import Intent
 from resources.machine.intents import DeleteIntent
 from resources.machine.state import Phase
-from resources.settings import Settings, WorkerSettings
 from workflows.machine import MachineWorkflow
-
-Handle = WorkflowHandle[Any, Any]
-
-
-def build_of(client: Client, machines: Machines, deployment: str, build_id: str) -> Worker:
-    """The worker of workflows as `worker.py` makes it for a deployment."""
-    ours = WorkerSettings(roles=["workflows"], deployment_name=deployment, build_id=build_id, strict_sandbox=True)
-    settings = Settings(queue_prefix=machines.prefix, worker=ours)
-    (built,) = worker.build(client, settings, Deps(settings, client))
-    return built
-
-
-async def make_current(client: Client, deployment: str, build_id: str) -> None:
-    """What a deployment does when its new pods are ready: `temporal worker deployment set-current-version`."""
-    request = SetWorkerDeploymentCurrentVersionRequest(
-        namespace=client.namespace,
-        deployment_name=deployment,
-        build_id=build_id,
-        ignore_missing_task_queues=True,
-        identity="test",
-    )
-
-    async def told() -> bool:
-        try:
-            await client.workflow_service.set_worker_deployment_current_version(request)
-        except RPCError:
-            return False  # the server has not heard of this build yet
-        return True
-
-    await eventually(told, what=f"{build_id} current")
-
-
-async def build_id(handle: Handle) -> str:
-    info = (await handle.describe()).raw_description.workflow_execution_info
-    return str(info.versioning_info.deployment_version.build_id)
 
 
 async def test_from_build_a_to_build_b_by_renew(temporal: WorkflowEnvironment) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drivers.azure import places
 from drivers.base import Identity
-from resources.clouds import PROVIDERS
+from resources.clouds import PROVIDERS, at_place, has_place
 from resources.clouds.azure.spec import AzureProviderSpec, written_key
 
 KEYS = st.text("ab./<>%&\\?-_", max_size=6)
@@ -60,3 +60,5 @@ def test_the_machines_and_the_nodes_provider_id_are_one(spelling: str) -> None:
     """A Node would never find its machine otherwise."""
     ours = places.provider_id("westeurope", "m-1-0123456789")
     assert (IDS.key(spelling), IDS.indexed(spelling)) == (IDS.key(ours), IDS.indexed(ours))
+    assert not has_place(spelling)
+    assert at_place(IDS.indexed(spelling), {"location": "westeurope", "resourceGroup": "g"}) == ours

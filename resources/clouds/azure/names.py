@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from resources.clouds.base import ProviderIDs
 
 
@@ -13,8 +16,14 @@ def _key(provider_id: str) -> str:
 
 
 def _indexed(provider_id: str) -> str:
-    """By the VM's name alone: of the two spellings, one has a location and the other has none."""
+    """By the VM's name alone: of the two spellings, one has a location and the other has none. Visibility is asked for
+    whole values, so whoever has only the other one could not ask for one with a location."""
     return f"azure:///{provider_id.rsplit('/', 1)[-1].lower()}"
 
 
-IDS = ProviderIDs("azure", _key, _indexed)
+def _at(provider_id: str, spec: Mapping[str, Any]) -> str:
+    location = spec.get("location")
+    return f"azure:///{location}/{provider_id.rsplit('/', 1)[-1].lower()}" if location else provider_id
+
+
+IDS = ProviderIDs("azure", _key, _indexed, _at)

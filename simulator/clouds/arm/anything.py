@@ -33,8 +33,8 @@ class Anything:
         for store in self._stores:
             passes = _filter(store, wanted) if wanted is not None else _any
             listed += [(store, r) for r in store.listed(call) if passes(r)]
-        expand = call.query.get("$expand", "").split(",")
-        return page(listed, call, self._context.page, lambda pair: pair[1].key, lambda pair: _row(*pair, expand))
+        expand, tags = call.query.get("$expand", "").split(","), not (wanted and _BY_TAG.fullmatch(wanted))
+        return page(listed, call, self._context.page, lambda pair: pair[1].key, lambda pair: _row(*pair, expand, tags))
 
     def get_tags(self, call: ArmCall) -> Answer:
         store, resource = self._find(call)
@@ -77,8 +77,9 @@ def changed_tags(tags: Mapping[str, str], operation: str, given: Mapping[str, st
             raise ArmError("InvalidRequestContent", f"The operation '{operation}' is none of Merge, Replace, Delete.")
 
 
-def _row(store: ArmStore[ArmResource], resource: ArmResource, expand: Iterable[str]) -> Row:
-    row = store.head(resource)
+def _row(store: ArmStore[ArmResource], resource: ArmResource, expand: Iterable[str], tags: bool) -> Row:
+    """`tags`: Azure shows none of what it has found by a tag (API reference, *Resources - List By Resource Group*)."""
+    row = {k: v for k, v in store.head(resource).items() if tags or k != "tags"}
     if "provisioningState" in expand:
         row["provisioningState"] = resource.provisioning
     return row

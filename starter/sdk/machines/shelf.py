@@ -19,7 +19,7 @@ from temporalio.common import QueryRejectCondition
 from resources import names
 from starter.sdk import live, parallel
 from starter.sdk.connection import word
-from starter.sdk.entity import EntityClient, EntityKey
+from starter.sdk.entity import EntityClient
 from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, translated
 from starter.sdk.machines import records
 from starter.sdk.patience import Progress, look_until
@@ -84,28 +84,32 @@ class Machines(EntityClient["MachineState"]):
         among = await self.list(cluster=cluster, all_clusters=all_clusters)
         return await selecting.select(self.connection, wanted, among)
 
-    async def messages(self, among: Iterable[MachineSummary]) -> dict[EntityKey, str]:
-        """What those that have a reason wait for, or Failed because of, in their own words. One that does not answer is
-        left out, and with it those that were not asked yet: nobody waits for a worker that is not there."""
+    async def widened(self, among: Iterable[MachineSummary]) -> builtins.list[MachineSummary]:
+        """These, with what only a machine itself knows: what one that has a reason waits for, or is Failed because of,
+        in its own words; and the providerID, where the server's records have it without its place. One that does not
+        answer stays as it is, and with it those that were not asked yet: nobody waits for a worker that is not there.
+        """
+        from resources.clouds import has_place
+
         silent = False
 
-        async def ask(m: MachineSummary) -> str:
+        async def ask(m: MachineSummary) -> MachineSummary:
             nonlocal silent
-            if silent:
-                return ""
+            if silent or not (m.reason or not has_place(m.provider_id)):
+                return m
             handle = self._handle(m.name, m.cluster)
             try:
                 with translated():
-                    waiting = (await live.query(handle, self.model)).status.waiting_for
+                    status = (await live.query(handle, self.model)).status
+                    waiting = status.waiting_for if m.reason else None
                     seen = await live.seen_last(handle) if waiting and waiting.reason == live.DRAINING else ""
             except NoAnswer:
                 silent = True
-                return ""
-            return seen or (waiting.message if waiting else "")
+                return m
+            words = seen or (waiting.message if waiting else "")
+            return replace(m, message=words, provider_id=status.provider_id or m.provider_id)
 
-        asked = [m for m in among if m.reason]
-        said = await parallel.each([partial(ask, m) for m in asked])
-        return {(m.cluster, m.name): words for m, words in zip(asked, said, strict=True) if words}
+        return await parallel.each([partial(ask, m) for m in among])
 
     async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
         found = await self._running(name, cluster)
