@@ -108,6 +108,18 @@ def rollout_id(cluster: str, pool: str, revision: int) -> str:
     return f"rollout/{cluster}/{pool}/{revision}"
 
 
+def machine_configs_id(cluster: str) -> str:
+    return f"machineconfigs/{cluster}"
+
+
+def config_pool_id(cluster: str, name: str) -> str:
+    return f"machineconfigpool/{cluster}/{name}"
+
+
+def config_rollout_id(cluster: str, pool: str, config: str) -> str:
+    return f"configrollout/{cluster}/{pool}/{config}"
+
+
 def id_parts(workflow_id: str, count: int) -> list[str]:
     """What a workflow's id says after its kind, such as cluster and name. If somebody has started it under an id of
     another form, the last part is the whole id."""

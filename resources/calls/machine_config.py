@@ -8,7 +8,10 @@ from pydantic import Field
 
 from resources.base import Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
 from resources.calls.watch import Cursor
+from resources.journal import Happening
 from resources.orders import Order
+from resources.packed import Packed
+from resources.timings import Timings
 
 # -- the watch --------------------------------------------------------------------------------------------------------
 
@@ -55,6 +58,15 @@ class SyncInput(Value):
     cluster: Name
 
 
+class StartPoolsInput(Value):
+    """Starts the workflows of MachineConfigPools that have none; one that runs is left alone."""
+
+    cluster: Name
+    names: list[Name] = Field(max_length=1000)
+    queue_prefix: Name
+    timings: Timings
+
+
 class PoolBrief(Value):
     """A MachineConfigPool as the last pass left it."""
 
@@ -63,6 +75,8 @@ class PoolBrief(Value):
     target: Name = ""
     """The rendered config that its nodes are to have; "": none has been rendered yet."""
     paused: bool = False
+    generation: Count = 0
+    """Of the object, so that its workflow hears of each change."""
 
 
 class ConfigTrouble(Value):
@@ -89,8 +103,11 @@ class SyncOutput(Value):
 class ReadPoolInput(Value):
     cluster: Name
     pool: Name
-    machines: list[Name] = Field(default_factory=list, max_length=20_000)
-    """What `select_machines` found last; empty for a pool that selects Nodes."""
+    keep: list[Name] = Field(default_factory=list, max_length=1000)
+    """Nodes that are to be named whatever they are like, where they are the pool's."""
+    machines: Packed = Field(default_factory=dict)
+    """Which config pools select a machine, by its name; several names are joined by a comma. For all pools of the
+    cluster: a machine of another pool is not this one's."""
 
 
 class NodeRef(Value):
@@ -128,7 +145,10 @@ class PoolStatusInput(Value):
     pool: Name
     uid: Key
     status: Document
-    """As the API has it; written only if it differs."""
+    """The fields of the status that are not rendering's, as the API has them. Written only if they differ. Conditions
+    come without lastTransitionTime: the one that is there stays where the status does."""
+    story: list[Happening] = Field(default_factory=list, max_length=20)
+    """Told as Events on the pool."""
 
 
 class PoolStatusOutput(Value):
@@ -179,3 +199,15 @@ class SelectMachinesOutput(Value):
     machines: list[Name] = Field(default_factory=list, max_length=20_000)
     trouble: Text = ""
     """Why the machines are not all known, e.g. no such pool."""
+
+
+class FindOwnersInput(Value):
+    """Asks the server's own records, not visibility, whose machines they are."""
+
+    cluster: Name
+    machines: list[Name] = Field(max_length=1000)
+
+
+class FindOwnersOutput(Value):
+    owners: dict[Name, Key] = Field(default_factory=dict, max_length=1000)
+    """`Owner.listed` of each machine; "" for one that belongs to nobody, or has no running workflow."""
