@@ -166,8 +166,8 @@ DOCUMENT_MOST = 65536
 DEPTH_MOST = 32
 
 
-def _bounded(value: Any) -> Any:
-    """The value, if it is within bounds. Raises ValueError without quoting it."""
+def bounded(value: Any, most: int = DOCUMENT_MOST) -> Any:
+    """The value, if it is within bounds: `most` bytes as JSON writes it. Raises ValueError without quoting it."""
     size, todo = 0, [(value, 1)]
     while todo:
         item, depth = todo.pop()
@@ -183,7 +183,7 @@ def _bounded(value: Any) -> Any:
         elif isinstance(item, str):
             if not item.isascii() and any("\ud800" <= c <= "\udfff" for c in item):
                 raise ValueError("half a character (a lone surrogate)")
-            size += len(item) if (item.isascii() and item.isprintable()) or len(item) > DOCUMENT_MOST else _bytes(item)
+            size += len(item) if (item.isascii() and item.isprintable()) or len(item) > most else _bytes(item)
         elif isinstance(item, float) and not math.isfinite(item):
             raise ValueError(f"{item} is not a number in JSON")
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
@@ -191,16 +191,16 @@ def _bounded(value: Any) -> Any:
         elif item is not None and not isinstance(item, int | float | date):
             raise ValueError(f"a {type(item).__name__}, which JSON does not support; write it as text, in quotes")
         size += 8
-        if size > DOCUMENT_MOST:
-            raise ValueError(f"more than {DOCUMENT_MOST} bytes")
+        if size > most:
+            raise ValueError(f"more than {most} bytes")
     return value
 
 
-Document = Annotated[dict[str, Any], AfterValidator(_bounded)]
+Document = Annotated[dict[str, Any], AfterValidator(bounded)]
 """JSON whose fields somebody else defines, such as a provider spec: bounded in size and depth. Refuses."""
-Unknown = Annotated[Any, AfterValidator(_bounded)]
+Unknown = Annotated[Any, AfterValidator(bounded)]
 """The value of an unknown field: bounded like a document. Refuses."""
-Annotations = Annotated[dict[str, str], AfterValidator(_bounded)]
+Annotations = Annotated[dict[str, str], AfterValidator(bounded)]
 """The annotations of a manifest, bounded together like a document. Refuses."""
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -21,7 +21,9 @@ from resources.base import Duration, Key
 from resources.documents import DocumentError, documents
 from resources.endpoints import in_clear
 from resources.faults import faults
+from resources.machine_config.settings import MachineConfigSettings
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.section import Section
 from resources.spelling import did_you_mean
 from resources.timings import Timings
 from resources.variables import strange
@@ -34,14 +36,6 @@ INSTALLATION = r"^[A-Za-z0-9][-A-Za-z0-9._]{0,62}$"
 
 Role = Literal["workflows", "cluster", "watch", "drain", "cloud"]
 ROLES: tuple[Role, ...] = ("workflows", "cluster", "watch", "drain", "cloud")
-
-
-class Section(BaseModel):
-    """A typing error in a settings file is an error, not a silence."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
-    )
 
 
 class TemporalSettings(Section):
@@ -98,6 +92,8 @@ class ClusterSettings(Section):
     """Namespaces of manifests that belong to this cluster."""
     etcd: EtcdSettings | None = None
     """Its etcd, where the guard of its control plane is on."""
+    machine_configs: MachineConfigSettings = Field(default_factory=MachineConfigSettings)
+    """Its machine configs; see docs/machine-configs.md."""
 
 
 class SecretsSettings(Section):

@@ -28,7 +28,7 @@ from resources.machine.manifest import (
 )
 from resources.manifests import MachineClass
 from resources.names import CLUSTER_ANNOTATION
-from resources.pool.manifest import LabelSelector
+from resources.selectors import LabelSelector
 
 CLASS_NAME = "controlplane"
 """The name of the MachineClass that an OpenShift template becomes."""

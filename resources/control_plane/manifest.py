@@ -17,7 +17,7 @@ from resources.clouds import PROVIDERS, FailureDomain
 from resources.control_plane.spec import State, UpdateStrategy
 from resources.effects import Effect
 from resources.machine.manifest import LifecycleHooks, ObjectMeta, Taint, TemplateMachineSpec, TemplateMeta
-from resources.pool.manifest import LabelSelector
+from resources.selectors import LabelSelector
 
 API = "machine.openshift.io/v1"
 KIND = "ControlPlaneMachineSet"

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from resources.base import Document, Name, Value
 from resources.machine.manifest import Hook, MachineTemplate, as_kept
-from resources.pool.manifest import LabelSelector
+from resources.selectors import LabelSelector
 
 HOLD = "ControlPlaneReplacement"
 """The preDrain hook of every machine of a control plane: one that is deleted stays until its index has a ready

@@ -10,11 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from resources.base import LONGEST_SECONDS, Count, Duration, Key, Labels, Manifest, Name
+from resources.base import LONGEST_SECONDS, Count, Duration, Manifest, Name
 from resources.effects import Effect
 from resources.machine.manifest import MachineTemplate, ObjectMeta
 from resources.maintenance import Maintenance
 from resources.names import is_label
+from resources.selectors import LabelSelector
 
 NAME_LENGTH = 51
 """The longest name of a pool, so that its machines' names (`<pool>-<5 characters of the revision>-<5 characters>`) fit
@@ -42,41 +43,6 @@ Amount = Annotated[Count | Name, BeforeValidator(parse_amount)]
 def percent_of(amount: int | str) -> int | None:
     """The number before the sign; None for a count."""
     return int(amount[:-1]) if isinstance(amount, str) else None
-
-
-class LabelSelectorRequirement(Manifest):
-    """One condition that labels must meet."""
-
-    key: Key
-    """The key of the label."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label is compared with `values`."""
-    values: list[Name] = Field(default_factory=list)
-    """The values for In and NotIn."""
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value in self.values
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-
-
-class LabelSelector(Manifest):
-    """Must match the template's labels. A pool does not find its machines by labels: it knows those that it created."""
-
-    match_labels: Labels = Field(default_factory=dict)
-    """Labels that must be there with these values."""
-    match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
-    """Conditions that must all be met."""
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        return self.match_labels.items() <= labels.items() and all(r.matches(labels) for r in self.match_expressions)
 
 
 class RollingUpdate(Manifest):

@@ -41,7 +41,7 @@ from resources.base import (
     seconds,
 )
 
-OURS = {"resources.settings", "resources.reasons", "resources.reasons.reason"}
+OURS = {"resources.settings", "resources.machine_config.settings", "resources.reasons", "resources.reasons.reason"}
 """An operator's own file, and our own words: they do not arrive."""
 FAR = timezone(-timedelta(hours=14))
 EXTREME: dict[Any, list[tuple[Any, Any]]] = {
