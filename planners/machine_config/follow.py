@@ -46,16 +46,16 @@ def follow(reservations: Mapping[str, Reservation], view: ConfigPoolView, now: d
         reservation = _seen(reservation, node)
         if _over(reservation, node, target, now):
             continue
-        if reservation.seen and node.done and node.fit:
+        if reservation.seen and of.done(node) and of.fit(node):
             lasted = format_duration(whole_seconds(now - reservation.at))
             message = f"{name} has {reservation.config}, after {lasted}"
             told.append(Happening(time=now, reason="ConfigNodeUpdated", message=message))
             finished += 1
             continue
-        if reservation.seen and node.failing and not reservation.failed:
+        if reservation.seen and of.failing(node) and not reservation.failed:
             words = f"{name} cannot apply {reservation.config}: {node.reason or f'its daemon says {node.state}'}"
             told.append(Happening(time=now, reason="ConfigNodeDegraded", message=words))
-        kept[name] = reservation._replace(failed=reservation.seen and node.failing)
+        kept[name] = reservation._replace(failed=reservation.seen and of.failing(node))
     return Followed(kept, told, finished)
 
 

@@ -1,5 +1,5 @@
-"""The plan of a config pool: which nodes are given the pool's config now, and what is waited for. One pure function, used
-by its workflow and by tests.
+"""The plan of a config pool: which nodes are given the pool's config now, and what is waited for. One pure function,
+used by its workflow and by tests.
 
 Source: seed 004 (UpdateController); OpenShift (pkg/controller/node/node_controller.go: getAllCandidateMachines,
 updateCandidateMachines) for the arithmetic. A plan that is carried out and made again comes to nothing.
@@ -52,7 +52,7 @@ def plan(observed: ObservedConfigPool, now: datetime) -> ConfigPlan:
     """What to do now, why, and what is waited for. Total: every state of a pool has a plan."""
     waits = _always(observed)
     if (closed := _closed(observed)) is not None:
-        return ConfigPlan(waits=tuple([*closed, *waits]), steps=lending.give_back(observed.view, observed))
+        return ConfigPlan(waits=(*closed, *waits), steps=lending.give_back(observed.view, observed))
     facts, view = observed.facts, observed.view
     try:
         most = max_unavailable(facts.max_unavailable, view.counts.machines, facts.control_plane)
@@ -148,7 +148,7 @@ def _always(observed: ObservedConfigPool) -> list[Wait]:
     if view.contested:
         words = f"nodes that several pools select belong to none, and are not updated: {named(view.contested)}"
         waits.append(Wait("NodesContested", words))
-    silent = [n.name for n in view.nodes if not n.managed]
+    silent = [n.name for n in view.nodes if not of.managed(n)]
     if silent:
         words = f"no daemon has said which config these nodes have, so each takes a place: {named(silent)}"
         waits.append(Wait("ConfigNodesSilent", words))

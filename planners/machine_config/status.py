@@ -12,7 +12,7 @@ from typing import Any
 from planners.machine_config import nodes as of
 from planners.words import named, some
 from resources.machine_config.keys import API, MACHINE_CONFIG
-from resources.machine_config.node import ConfigNode, DaemonState
+from resources.machine_config.node import ConfigNode
 from resources.machine_config.view import ConfigCounts, ConfigPoolFacts, ConfigPoolView
 
 
@@ -20,13 +20,12 @@ def count(nodes: Iterable[ConfigNode], target: str) -> ConfigCounts:
     """The counts of these nodes, for a pool that is to have this config."""
     found = dict.fromkeys(ConfigCounts.model_fields, 0)
     for n in nodes:
-        finished = n.done and n.desired == target
-        updating = not n.same and n.state in (DaemonState.WORKING, DaemonState.REBOOTING)
+        finished = of.done(n) and n.desired == target
         for field, holds in (
             ("machines", True),
-            ("updated", n.same and n.current == target and n.ready),
+            ("updated", of.same(n) and n.current == target and n.ready),
             ("ready", n.ready),
-            ("unavailable", updating or not n.ready),
+            ("unavailable", of.updating(n) or not n.ready),
             ("degraded", n.state.failed),
             ("done", finished),
             ("busy", of.busy(n)),
@@ -40,7 +39,7 @@ def count(nodes: Iterable[ConfigNode], target: str) -> ConfigCounts:
 def complete(facts: ConfigPoolFacts, counts: ConfigCounts) -> bool:
     """Whether every node has finished with the config, and is Ready. A pool without nodes is complete; a node that a
     person has cordoned is none the less updated (seed 004)."""
-    return bool(facts.target) and counts.done == counts.ready == counts.machines
+    return bool(facts.target and not facts.refused) and counts.done == counts.ready == counts.machines
 
 
 def status_of(view: ConfigPoolView, held: str = "") -> dict[str, Any]:

@@ -4,21 +4,26 @@ machine-config-operator (pkg/controller/node), by the ids of the reference."""
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from config_pools import NOW, config_node, config_nodes, look
+from config_pools import NOW, config_node, config_nodes, config_pool, look
 
 from planners.machine_config import nodes as of
 from planners.machine_config.budget import max_unavailable
 from planners.machine_config.pool import STALLED, ObservedConfigPool, plan
 from planners.machine_config.steps import Borrow, ConfigPlan, FindOwners, GiveBack, GiveConfig, SetUpdateTaint
+from planners.machine_config.view import view_of
 from resources.machine_config.node import ConfigNode
+from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import Loan, Reservation
 from resources.machine_config.view import LISTED
 
 
-def planned(nodes: list[ConfigNode], most: int | str | None = None, **more: object) -> ConfigPlan:
-    known = {k: more.pop(k) for k in ("reservations", "loans", "owners", "held", "progress_at", "now") if k in more}
+def planned(nodes: list[ConfigNode], most: int | str | None = None, **more: Any) -> ConfigPlan:
+    known: dict[str, Any] = {
+        k: more.pop(k) for k in ("reservations", "loans", "owners", "held", "progress_at", "now") if k in more
+    }
     now = known.pop("now", NOW)
     return plan(ObservedConfigPool(look(nodes, most, **more), **known), now)
 
@@ -36,18 +41,18 @@ def words(made: ConfigPlan, reason: str) -> str:
     return next(w.message for w in made.waits if w.reason == reason)
 
 
-# -- maxUnavailable (TestMaxUnavailable; M-M…) --------------------------------------------------------------------------
+# -- maxUnavailable (TestMaxUnavailable; M-M…) ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("amount", "nodes", "found"),
     [
         pytest.param(None, 4, 1, id="M-M01 unset"),
-        pytest.param(3, 4, 3,id="a count"),
+        pytest.param(3, 4, 3, id="a count"),
         pytest.param(0, 4, 1, id="M-M03 zero"),
-        pytest.param("50%", 4, 2,id="a percentage"),
+        pytest.param("50%", 4, 2, id="a percentage"),
         pytest.param("60%", 4, 2, id="M-M05 rounds down"),
-        pytest.param("10%", 4, 1,id="at least one"),
+        pytest.param("10%", 4, 1, id="at least one"),
         pytest.param("0%", 4, 1, id="no percent"),
         pytest.param("100%", 0, 1, id="no nodes"),
         pytest.param("100%", 20_000, 1000, id="never more than are remembered"),
@@ -70,14 +75,14 @@ def test_a_pool_with_no_amount_touches_no_node() -> None:
     assert (made.steps, reasons(made)) == ((), ["MaxUnavailableInvalid"])
 
 
-# -- readiness and unavailability (M-A…) -----------------------------------------------------------------------------
+# -- readiness and unavailability (M-A…) ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("says", "found"),
     [
         pytest.param([], [], id="M-A03 no nodes"),
-        pytest.param(["V1=V1", "V1=V1", "V1=V1"], [],id="all done"),
+        pytest.param(["V1=V1", "V1=V1", "V1=V1"], [], id="all done"),
         pytest.param(["V0=V0", "V1=V1 NotReady", "V0>V1"], ["n1", "n2"], id="M-A05"),
         pytest.param(["V1=V1 cordoned", "V1=V1"], ["n0"], id="a cordon"),
         pytest.param(["V0>V1 degraded", "V0>V1 unreconcilable"], [], id="failing ones may be given another"),
@@ -93,7 +98,7 @@ def test_unavailable(says: list[str], found: list[str]) -> None:
     assert all(of.trouble(n) for n in nodes if of.busy(n)), "each that takes a place has words for it"
 
 
-# -- candidates (TestGetCandidateMachines; M-C…) ------------------------------------------------------------------------
+# -- candidates (TestGetCandidateMachines; M-C…) ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,28 +178,26 @@ def test_a_node_that_goes_frees_its_place() -> None:
 def test_many_nodes_are_not_all_named() -> None:
     nodes = config_nodes(*["V0=V0"] * 3000)
     view = look(nodes, "50%")
-    assert len(view.nodes) == LISTED and view.counts.candidates == 3000
+    assert len(view.nodes) == LISTED
+    assert view.counts.candidates == 3000
     made = plan(ObservedConfigPool(view), NOW)
-    assert len(given(made)) == LISTED and made.most == 1000, "the next look names the next ones"
+    assert len(given(made)) == LISTED, "the next look names the next ones"
+    assert made.most == 1000
 
 
-# -- the control plane ------------------------------------------------------------------------------------------------
+# -- the control plane ----------------------------------------------------------------------------------------------
 
 
-def masters(*says: str, **fields: object) -> list[ConfigNode]:
+def masters(*says: str, **fields: Any) -> list[ConfigNode]:
     labels = {"node-role.kubernetes.io/master": ""}
     return [config_node(f"m{i}", text, labels=labels, **fields) for i, text in enumerate(says)]
 
 
-def planned_for(name: str, pools: list[object], nodes: list[ConfigNode]) -> ConfigPlan:
-    from planners.machine_config.view import view_of
-
-    return plan(ObservedConfigPool(view_of(name, pools, nodes)), NOW)  # type: ignore[arg-type]
+def planned_for(name: str, pools: list[MachineConfigPool], nodes: list[ConfigNode]) -> ConfigPlan:
+    return plan(ObservedConfigPool(view_of(name, pools, nodes)), NOW)
 
 
 def test_one_node_of_the_control_plane_at_a_time() -> None:
-    from config_pools import config_pool
-
     pools = [config_pool("master", maxUnavailable=3)]
     assert given(planned_for("master", pools, masters("V0=V0", "V0=V0", "V0=V0"))) == ["m0"]
     assert given(planned_for("master", pools, masters("V0>V1", "V0=V0", "V0=V0"))) == []
@@ -213,8 +216,6 @@ def test_one_node_of_the_control_plane_at_a_time() -> None:
 def test_masters_and_arbiters(
     master: str, arbiter: str, paused: bool, for_master: list[str], for_arbiter: list[str]
 ) -> None:
-    from config_pools import config_pool
-
     pools = [config_pool("master", paused=paused), config_pool("arbiter")]
     labels = {"node-role.kubernetes.io/arbiter": ""}
     nodes = [*masters(master, "V1=V1"), config_node("a0", arbiter, labels=labels)]
@@ -222,17 +223,17 @@ def test_masters_and_arbiters(
     assert given(planned_for("arbiter", pools, nodes)) == for_arbiter
 
 
-# -- taints (M-U…) ------------------------------------------------------------------------------------------------------
+# -- taints (M-U…) ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("says", "on", "off"),
     [
         pytest.param(["V1=V1"], [], [], id="M-U05 neither annotation nor taint"),
-        pytest.param(["V0=V0"], ["n0"], [],id="one that is to update"),
+        pytest.param(["V0=V0"], ["n0"], [], id="one that is to update"),
         pytest.param(["V1=V1 tainted"], [], ["n0"], id="M-U07 one that has it"),
         pytest.param(["V0>V1 tainted"], [], ["n0"], id="off as soon as it is given its config"),
-        pytest.param(["V0=V0 tainted"], [], [],id="there already"),
+        pytest.param(["V0=V0 tainted"], [], [], id="there already"),
     ],
 )
 def test_taints(says: list[str], on: list[str], off: list[str]) -> None:
@@ -241,7 +242,7 @@ def test_taints(says: list[str], on: list[str], off: list[str]) -> None:
     assert [n.name for s in steps if not s.on for n in s.nodes] == off
 
 
-# -- what holds it -----------------------------------------------------------------------------------------------------
+# -- what holds it ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_taints(says: list[str], on: list[str], off: list[str]) -> None:
         pytest.param({"machineSetRef": {"name": "a"}}, "ConfigPoolRefused", id="two selectors"),
     ],
 )
-def test_what_holds_it(more: dict[str, object], reason: str) -> None:
+def test_what_holds_it(more: dict[str, Any], reason: str) -> None:
     made = planned(config_nodes("V0=V0"), **more)
     assert (given(made), reasons(made)) == ([], [reason])
 
@@ -280,7 +281,7 @@ def test_a_rollout_that_stands_still_says_so() -> None:
     assert (reasons(soon), soon.next_look) == (["NodesUpdating"], NOW + timedelta(seconds=1))
 
 
-# -- reservations -------------------------------------------------------------------------------------------------------
+# -- reservations -----------------------------------------------------------------------------------------------------
 
 
 def reserved(*names: str, config: str = "V1", seen: bool = False) -> dict[str, Reservation]:
@@ -316,7 +317,7 @@ def test_rolled_back_a_failing_node_is_the_first() -> None:
     assert given(planned(nodes, 1, target="V0", reservations=reserved("n2", seen=True))) == ["n2"]
 
 
-# -- loans --------------------------------------------------------------------------------------------------------------
+# -- loans ------------------------------------------------------------------------------------------------------------
 
 
 OWNERS = {"m0": "demo", "m1": "", "m2": "demo"}
@@ -326,7 +327,7 @@ def owned() -> list[ConfigNode]:
     return [n._replace(machine=f"m{i}") for i, n in enumerate(config_nodes("V0=V0", "V0=V0", "V0=V0"))]
 
 
-def loan(**fields: object) -> Loan:
+def loan(**fields: Any) -> Loan:
     return Loan(owner="demo", node="n0", asked=NOW, **fields)
 
 
@@ -369,7 +370,7 @@ def test_an_owner_that_refuses_lets_others_go_first() -> None:
         pytest.param(None, {}, True, id="gone"),
     ],
 )
-def test_when_a_machine_is_given_back(says: str | None, held: dict[str, object], back: bool) -> None:
+def test_when_a_machine_is_given_back(says: str | None, held: dict[str, Any], back: bool) -> None:
     nodes = [config_node("n0", says, machine="m0")] if says is not None else config_nodes("V1=V1")
     made = planned(nodes, owners=OWNERS, loans={"m0": loan(granted=NOW)}, keep=["n0"], **held)
     assert (GiveBack(("m0",)) in made.steps) is back

@@ -1,0 +1,1 @@
+"""Machine configs: what is rendered, and which nodes get it when. Pure functions."""
