@@ -116,6 +116,11 @@ def config_pool_id(cluster: str, name: str) -> str:
     return f"machineconfigpool/{cluster}/{name}"
 
 
+def config_pool_listed(name: str) -> str:
+    """A config pool's name in HostlerPool, beside those of pools of machines."""
+    return f"mcp/{name}"
+
+
 def config_rollout_id(cluster: str, pool: str, config: str) -> str:
     return f"configrollout/{cluster}/{pool}/{config}"
 

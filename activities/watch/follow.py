@@ -50,6 +50,8 @@ class Follow:
         """Whether what is known is as new as the watch."""
         self.blind_since: float | None = None
         """When the first list of the present row of failed lists failed."""
+        self.absent = False
+        """The server does not know such objects: their CustomResourceDefinition is missing."""
         self.failures = 0
         """Failures of the API server since it last said something."""
         self.waiting: asyncio.Timeout | None = None
@@ -69,6 +71,7 @@ class Follow:
                 # A broken or half-open watch is no news yet, nor is one that a busy server refuses: the watch goes on
                 # where it was. When that fails too, or the version is too old (410), the list decides, and a list that
                 # fails is news.
+                self.absent = e.status == 404
                 if not self.current:
                     await self._blind(e)
                 self.current = self.current and (e.status == 0 or e.busy) and not self.failures

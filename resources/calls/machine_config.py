@@ -117,11 +117,17 @@ class NodeRef(Value):
     uid: Key
 
 
+class TargetNode(NodeRef):
+    was: Name = ""
+    """The config that it was to have when this was decided: where it is to have a third one by now, the call comes too
+    late, and does nothing."""
+
+
 class TargetInput(Value):
     cluster: Name
     pool: Name
     config: Name
-    nodes: list[NodeRef] = Field(max_length=1000)
+    nodes: list[TargetNode] = Field(max_length=1000)
 
 
 class TargetOutput(Value):
@@ -129,7 +135,7 @@ class TargetOutput(Value):
     """Those that want the config now, also if an earlier attempt wrote it."""
     gone: list[Name] = Field(default_factory=list, max_length=1000)
     refused: dict[Name, Text] = Field(default_factory=dict, max_length=1000)
-    """Why a Node could not be written; it is as it was."""
+    """Why a Node was not written; it is as it was."""
 
 
 class TaintInput(Value):
@@ -166,8 +172,9 @@ class ConfigDrainInput(Value):
     request: Name
     """desiredDrain: `drain-<config>` or `uncordon-<config>`. Another one on the Node ends the activity."""
     since: Instant | None = None
-    """When this drain began."""
+    """When this drain began; None: when the activity was scheduled."""
     poll: Span = timedelta(seconds=5)
+    """The time between two passes."""
 
 
 class ConfigDrainOutput(Value):
@@ -180,6 +187,13 @@ class ConfigDrainOutput(Value):
     pods: Count = 0
     left: Texts = Field(default_factory=list)
     """Pods and volumes that were not waited for, and why."""
+
+
+class ConfigDrainBlocked(Value):
+    """A drain's message to its pool (signal `drain_blocked`): what has been in the way for longer than one pass."""
+
+    node: Name
+    message: Text
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------

@@ -58,6 +58,11 @@ def test_the_roles_for_clusters_are_those_of_the_table() -> None:
     assert {account for account, role in bound if role == "hostler-secrets"} == {"hostler-cloud", "hostler-all"}
 
 
+def test_the_custom_resource_definitions_are_those_of_the_models() -> None:
+    folder, tool = ROOT / "deploy" / "crds", runpy.run_path(str(ROOT / "tools" / "crds.py"))
+    assert {file.name: file.read_text() for file in folder.iterdir()} == tool["files"](), "make crds"
+
+
 MAKING = {
     *("compute.disks.create", "compute.images.useReadOnly", "compute.instances.setServiceAccount"),
     *("compute.networks.use", "compute.networks.useExternalIp", "compute.storagePools.use"),
