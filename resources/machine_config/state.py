@@ -4,12 +4,13 @@ each other. They hold names of rendered configs, and never what is in one.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from pydantic import Field
 
-from resources.base import Count, Instant, Key, Model, Name, Text, Value
+from resources.base import Count, Instant, Key, Model, Name, Span, Text, Value
 from resources.calls.machine_config import ConfigNews, ConfigsCursor, ConfigTrouble, PoolBrief
 from resources.cluster.news import ClusterNews, Reachability
 from resources.fleet.member import Flag, Stamp
@@ -43,6 +44,17 @@ class Reservation(NamedTuple):
     """Whether a look has shown the node with this config as its desired one: then the node speaks for itself."""
     failed: Flag = False
     """Whether it was seen to fail with it, and that was told."""
+
+
+class ConfigDrain(NamedTuple):
+    """What a node has asked for and has not got yet."""
+
+    uid: Key
+    wish: Key
+    """`drain-<config>` or `uncordon-<config>`."""
+    since: Stamp
+    blocker: Text = ""
+    """What has been in the way for longer than one pass."""
 
 
 class Loan(Value):
@@ -184,10 +196,8 @@ class MachineConfigPoolState(Model):
     """The resourceVersion of that look: an older one decides nothing."""
     reservations: dict[Name, Reservation] = Field(default_factory=dict)
     """By node."""
-    drains: dict[Name, Key] = Field(default_factory=dict)
-    """What nodes have asked for and have not got yet: `drain-<config>` or `uncordon-<config>`."""
-    degraded: dict[Name, Text] = Field(default_factory=dict)
-    """The first nodes that report that they cannot apply their config, with their own words."""
+    drains: dict[Name, ConfigDrain] = Field(default_factory=dict)
+    """By node."""
     selections: list[MachineSelection] = Field(default_factory=list)
     """What the cluster's config pools select by machines."""
     machines: Packed = Field(default_factory=dict)
@@ -230,6 +240,10 @@ class MachineConfigsState(Model):
     queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
+    render_delay: Span = timedelta(seconds=5)
+    """How long changes are collected before anything is rendered."""
+    watch_duration: Span = timedelta(hours=1)
+    """How long one watch lasts; the next one continues it."""
     created: Instant | None = None
     cursor: ConfigsCursor = Field(default_factory=ConfigsCursor)
     pools: dict[Name, PoolBrief] = Field(default_factory=dict)
@@ -244,8 +258,10 @@ class MachineConfigsState(Model):
     api: Reachability | None = None
     synced: Instant | None = None
     """When everything was last as it should be, apart from the troubles."""
-    failures: Count = 0
-    """Failures of the last call, in a row."""
+    living: list[Name] = Field(default_factory=list)
+    """Pools whose workflow is there, as far as is known."""
+    leaving: list[Name] = Field(default_factory=list)
+    """Pools whose object is gone, until their workflow is told."""
     removed: bool = False
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[Key, Text] = Field(default_factory=dict)

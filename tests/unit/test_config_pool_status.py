@@ -158,7 +158,7 @@ def test_status(says: list[str], seed: str, strict: str, true: list[str]) -> Non
 
 
 def message(status: dict[str, Any], type: str) -> str:
-    return next(c["message"] for c in status["conditions"] if c["type"] == type)
+    return next(str(c["message"]) for c in status["conditions"] if c["type"] == type)
 
 
 @pytest.mark.parametrize(
