@@ -1,1 +1,1 @@
-"""Machine configs (seed 004): what is rendered, and which nodes get it when."""
+"""Machine configs: what is rendered, and which nodes get it when. Pure functions."""

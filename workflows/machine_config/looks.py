@@ -109,9 +109,7 @@ async def _read(pool: ConfigPoolEntity) -> ConfigPoolView:
     for selection in view.selections:
         found = await pool.call(
             ConfigActivities.select_machines,
-            SelectMachinesInput(
-                cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set
-            ),
+            SelectMachinesInput(cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set),
             queue=pool.in_client,
             summary=f"find the machines that pool {selection.pool} selects",
         )

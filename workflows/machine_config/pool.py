@@ -69,11 +69,13 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         await drains.collect(self)
         await story.tell(self)
         await self.until(
-            lambda: self.s.gone
-            or self.winding_up
-            or drains.are_over(self)
-            or story.due(self)
-            or any(map(self.due, ("look", "news", "drains", "story"))),
+            lambda: (
+                self.s.gone
+                or self.winding_up
+                or drains.are_over(self)
+                or story.due(self)
+                or any(map(self.due, ("look", "news", "drains", "story")))
+            ),
             NEVER,
         )
 
@@ -149,7 +151,9 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
     def _remove(self, intent: Intent) -> str:
         self.s.gone = True
         by = f" by {intent.requested_by}" if intent.requested_by else ""
-        self.note("ConfigPoolRemoved", f"it is no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}")
+        self.note(
+            "ConfigPoolRemoved", f"it is no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}"
+        )
         return f"config pool {self.s.name} is no longer looked after; its nodes stay as they are"
 
     remove = intent(Intent, _remove)

@@ -63,9 +63,7 @@ def _clocked(story: ConfigStory, held: bool) -> ConfigStory:
     return story.model_copy(update={"held_since": None, "progress_at": story.progress_at + (now - story.held_since)})
 
 
-def over(
-    pool: ConfigPoolEntity, message: str, outcome: ConfigRolloutOutcome = ConfigRolloutOutcome.FAILED
-) -> None:
+def over(pool: ConfigPoolEntity, message: str, outcome: ConfigRolloutOutcome = ConfigRolloutOutcome.FAILED) -> None:
     """Ends the story, if there is one."""
     s = pool.s
     if s.story is None:

@@ -14,6 +14,7 @@ from starter.sdk.starts import start_machine_configs
 
 ORDER = (ControllerConfig, MachineConfig, KubeletConfig)
 """What pools are rendered from comes before the pools."""
+_SENT = (Verb.CREATED, Verb.CONFIGURED)
 WORKFLOW_KIND = "machineconfigs"
 
 
@@ -39,9 +40,7 @@ class ConfigPlanner:
         async with config_objects(self.clusters.settings, cluster) as objects:
             verbs = [await objects.compare(manifest) for manifest in found]
         plans = [
-            ConfigPlan(
-                m.KIND.singular, m.name, verb, None if verb is Verb.UNCHANGED else partial(self._send, cluster, m)
-            )
+            ConfigPlan(m.KIND.singular, m.name, verb, partial(self._send, cluster, m) if verb in _SENT else None)
             for m, verb in zip(found, verbs, strict=True)
         ]
         if self.unattended(cluster) or await self.clusters.renders_configs(cluster):

@@ -113,9 +113,9 @@ class ApplyPlan:
     async def execute(self) -> AsyncIterator[Applied]:
         """Does every step and reports each as soon as it and those before it are done.
 
-        A failed Secret, cluster, machine config or class ends it; what fails after these does not hold up the others, but nothing is
-        removed then. Raises HostlerError with every failure at the end, and Refused before anything is done where a
-        class will not be taken.
+        A failed Secret, cluster, machine config or class ends it; what fails after these does not hold up the others,
+        but nothing is removed then. Raises HostlerError with every failure at the end, and Refused before anything is
+        done where a class will not be taken.
         """
         self.judge()
         for step in (*self.secrets, *self.clusters, *self.configs, *self.worker_pools, *self.classes):

@@ -1,1 +1,1 @@
-"""Machine configs: the custom resources of a cluster, the workflows of its config pools, and rendering without either."""
+"""Machine configs: the custom resources of a cluster, and the workflows of its config pools."""
