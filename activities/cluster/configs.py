@@ -1,4 +1,4 @@
-"""Rendering: the objects of a cluster's machine configs are brought to what the templates, the pools and people ask for.
+"""Rendering: the objects of a cluster's machine configs become what the templates, the pools and people ask for.
 
 What is to be done is decided by `planners/machine_config/reconcile.py`, which is asked until it wants nothing. It is
 asked here and not by a workflow: a rendered config may be over a megabyte, and none is ever in a payload.
@@ -47,7 +47,8 @@ ROUNDS = 40
 """How often the plan is asked in one call, so that somebody who always writes against us holds no worker for ever."""
 LATER = timedelta(seconds=30)
 """When it is tried again after so many rounds."""
-NAMING = tuple(key for d in DIALECTS.values() for key in (d.current, d.desired)) + (
+NAMING = (
+    *(key for d in DIALECTS.values() for key in (d.current, d.desired)),
     *(HISTORIC_CURRENT, HISTORIC_DESIRED, HISTORIC_TARGET),
 )
 """Annotations of Nodes that name a rendered config."""
@@ -126,7 +127,7 @@ class Rendering:
     async def _list(self, kind: ConfigKind, limit: str = PAGE) -> list[Object]:
         found: list[Object] = []
         async for page in pages(self.kube, _path(kind), limit):
-            # The items of a list do not say what they are.
+            # The items of a list need not say what they are.
             found += [{"apiVersion": API, "kind": kind.kind, **item} for item in page["items"]]
         return found
 
@@ -183,7 +184,7 @@ class Rendering:
         }
         for event in events:
             if found := there.get(_about(event.kind, event.name)):
-                await tell_as(self.kube, found, now, event.reason, event.message, warning=event.warning)
+                await tell_as(self.kube, dict(found), now, event.reason, event.message, warning=event.warning)
 
     def _output(self, picture: Picture, troubles: Iterable[Trouble]) -> SyncOutput:
         found = [
@@ -193,7 +194,7 @@ class Rendering:
             ConfigTrouble(about="/".join(about), reason="Refused", message=why) for about, why in self.refused.items()
         ]
         return SyncOutput(
-            pools=[_brief(pool) for pool in picture.pools][:1000],
+            pools=[_brief(dict(pool)) for pool in picture.pools][:1000],
             written=few(self.written),
             troubles=found[:1000],
         )
