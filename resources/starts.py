@@ -15,8 +15,8 @@ from temporalio.common import Priority, SearchAttributePair, TypedSearchAttribut
 from resources import attributes, names
 from resources.clouds import indexed
 from resources.cluster.state import ClusterState
-from resources.machine_config.state import ConfigRolloutState, MachineConfigPoolState, MachineConfigsState
 from resources.machine.state import MachineState, Phase
+from resources.machine_config.state import ConfigRolloutState, MachineConfigPoolState, MachineConfigsState
 from resources.markdown import plain
 from resources.pool.rollout import RolloutState
 

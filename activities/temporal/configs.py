@@ -14,7 +14,6 @@ from activities.base import Activities
 from activities.batch import each
 from activities.boundary import progress
 from activities.temporal.workflows import CONFIG_POOL, CONFIG_ROLLOUT, MACHINE, described, running
-from planners.words import named
 from resources import attributes as at
 from resources import starts
 from resources.base import few
