@@ -16,7 +16,6 @@ with workflow.unsafe.imports_passed_through():
     from activities.temporal.configs import ConfigActivities
     from planners.machine_config.pool import STALLED
     from planners.machine_config.status import complete
-    from planners.machine_config.view import ConfigPoolView
     from resources.journal import Happening
     from resources.machine_config.state import (
         ConfigRolloutEnd,
@@ -25,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         ConfigRolloutState,
         ConfigStory,
     )
+    from resources.machine_config.view import ConfigPoolView
     from resources.names import config_rollout_id
 
 UNTOLD_KEPT = 100
