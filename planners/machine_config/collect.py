@@ -21,7 +21,7 @@ from planners.machine_config.objects import (
     spec_of,
     status_of,
 )
-from planners.machine_config.picture import Changes, Options, Picture, deleted
+from planners.machine_config.picture import ConfigChanges, Picture, RenderOptions, deleted
 from resources.machine_config.keys import MACHINE_CONFIG, MACHINE_CONFIG_POOL, RENDERED_PREFIX
 
 YOUNG = timedelta(hours=1)
@@ -37,9 +37,9 @@ def named_by_pools(pools: Iterable[Obj]) -> set[str]:
     return found - {""}
 
 
-def collect(picture: Picture, options: Options, now: datetime) -> Changes:
+def collect(picture: Picture, options: RenderOptions, now: datetime) -> ConfigChanges:
     if picture.named is None:
-        return Changes()
+        return ConfigChanges()
     kept = picture.named | named_by_pools(picture.pools)
     unused: dict[str, list[Obj]] = defaultdict(list)
     for config in picture.configs:
@@ -53,4 +53,4 @@ def collect(picture: Picture, options: Options, now: datetime) -> Changes:
         old = [c for c in newest_first[options.keep_rendered :] if created_at(c) <= now - YOUNG]
         words = f"no node and no pool names it, and {options.keep_rendered} newer ones of pool {pool} are kept"
         going += [deleted(MACHINE_CONFIG, c, words) for c in old]
-    return Changes(tuple(going))
+    return ConfigChanges(tuple(going))

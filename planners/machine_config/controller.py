@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from planners.machine_config.gotemplate import TemplateError
+from planners.machine_config.gotemplate import ConfigTemplateError
 from planners.machine_config.objects import (
     Obj,
     annotations_of,
@@ -27,7 +27,15 @@ from planners.machine_config.objects import (
     with_conditions,
 )
 from planners.machine_config.owned import kept
-from planners.machine_config.picture import Changes, Event, Options, Picture, Trouble, deleted, updated
+from planners.machine_config.picture import (
+    ConfigChanges,
+    ConfigEvent,
+    ConfigTrouble,
+    Picture,
+    RenderOptions,
+    deleted,
+    updated,
+)
 from planners.machine_config.templates import render
 from resources.machine_config.keys import (
     CONTROLLER,
@@ -42,7 +50,7 @@ from resources.machine_config.keys import (
 class Sources(NamedTuple):
     """Where the templates' MachineConfigs stand."""
 
-    changes: Changes
+    changes: ConfigChanges
     stopped: str = ""
     """Why nothing is rendered at all; "" if it may be."""
     hands_off: bool = False
@@ -54,9 +62,9 @@ def the_one(controllers: Sequence[Obj]) -> Obj | None:
     return next((c for c in controllers if name_of(c) == CONTROLLER and not is_deleting(c)), None)
 
 
-def plan(picture: Picture, options: Options, now: datetime) -> Sources:
+def plan(picture: Picture, options: RenderOptions, now: datetime) -> Sources:
     if stopped := _newer(picture.configs, options):
-        return Sources(Changes(troubles=(stopped,)), stopped.message, hands_off=True)
+        return Sources(ConfigChanges(troubles=(stopped,)), stopped.message, hands_off=True)
     ignored = _ignored(picture.controller_configs, now)
     controller = the_one(picture.controller_configs)
     if controller is None:
@@ -64,20 +72,20 @@ def plan(picture: Picture, options: Options, now: datetime) -> Sources:
     stamp = annotations_of(controller).get(GENERATED_BY_VERSION, options.version)
     try:
         if stamp != options.version:
-            raise TemplateError(
+            raise ConfigTemplateError(
                 f"it is for version {stamp} of the controller, and this is {options.version}: let the two be the same, "
                 f"or take the annotation {GENERATED_BY_VERSION} away"
             )
         wanted = render(picture.templates, controller, options.version, picture.pull_secret)
-    except TemplateError as e:
+    except ConfigTemplateError as e:
         words = f"ControllerConfig {CONTROLLER} is not rendered: {e}"
-        trouble = Trouble(CONTROLLER_CONFIG, CONTROLLER, "TemplatesNotRendered", words)
-        return Sources(ignored + _told(controller, words, now) + Changes(troubles=(trouble,)), words)
+        trouble = ConfigTrouble(CONTROLLER_CONFIG, CONTROLLER, "TemplatesNotRendered", words)
+        return Sources(ignored + _told(controller, words, now) + ConfigChanges(troubles=(trouble,)), words)
     found = _kept(wanted, controller, picture.configs)
     return Sources(ignored + (found if found.changes else _told(controller, "", now)))
 
 
-def _newer(configs: Sequence[Obj], options: Options) -> Trouble | None:
+def _newer(configs: Sequence[Obj], options: RenderOptions) -> ConfigTrouble | None:
     """An older worker beside a newer one would undo what that does, and each would roll its own out for ever."""
     for config in configs:
         made_by = annotations_of(config).get(GENERATED_BY, "")
@@ -87,14 +95,14 @@ def _newer(configs: Sequence[Obj], options: Options) -> Trouble | None:
                 f"MachineConfig {name_of(config)} was made by Hostler {made_by}, and this worker is {options.version}"
             )
             advice = "upgrade this worker; to go back to its release, stop the newer ones and delete this MachineConfig"
-            return Trouble(MACHINE_CONFIG, name_of(config), "NewerVersion", f"{words}; {advice}")
+            return ConfigTrouble(MACHINE_CONFIG, name_of(config), "NewerVersion", f"{words}; {advice}")
     return None
 
 
-def _kept(wanted: Sequence[dict[str, Any]], controller: Obj, configs: Sequence[Obj]) -> Changes:
+def _kept(wanted: Sequence[dict[str, Any]], controller: Obj, configs: Sequence[Obj]) -> ConfigChanges:
     changes = [change for w in wanted if (change := kept(w, configs))]
     events = [
-        Event(
+        ConfigEvent(
             MACHINE_CONFIG,
             c.name,
             True,
@@ -109,10 +117,10 @@ def _kept(wanted: Sequence[dict[str, Any]], controller: Obj, configs: Sequence[O
         ours = owner_of(config, CONTROLLER_CONFIG) is not None and is_generated(config)
         if ours and name_of(config) not in names and not is_deleting(config):
             changes.append(deleted(MACHINE_CONFIG, config, "no template makes it any more"))
-    return Changes(tuple(changes), tuple(events))
+    return ConfigChanges(tuple(changes), tuple(events))
 
 
-def _told(controller: Obj, failure: str, now: datetime) -> Changes:
+def _told(controller: Obj, failure: str, now: datetime) -> ConfigChanges:
     """The ControllerConfig's status, and an Event where it changes for the worse."""
     done = "False" if failure else "True"
     reason = "TemplatesNotRendered" if failure else "TemplatesRendered"
@@ -129,20 +137,20 @@ def _told(controller: Obj, failure: str, now: datetime) -> Changes:
     status = {"observedGeneration": generation_of(controller), "conditions": with_conditions(controller, wanted, now)}
     after = changed(controller, status=status)
     if status_of(after) == status_of(controller):
-        return Changes()
-    events = (Event(CONTROLLER_CONFIG, CONTROLLER, True, reason, failure),) if failure else ()
-    return Changes((updated(CONTROLLER_CONFIG, controller, after, reason, status=True),), events)
+        return ConfigChanges()
+    events = (ConfigEvent(CONTROLLER_CONFIG, CONTROLLER, True, reason, failure),) if failure else ()
+    return ConfigChanges((updated(CONTROLLER_CONFIG, controller, after, reason, status=True),), events)
 
 
-def _ignored(controllers: Sequence[Obj], now: datetime) -> Changes:
+def _ignored(controllers: Sequence[Obj], now: datetime) -> ConfigChanges:
     """Tells, once, that a ControllerConfig of another name does nothing."""
-    found = Changes()
+    found = ConfigChanges()
     for other in controllers:
         if name_of(other) == CONTROLLER or is_deleting(other) or condition(other, "Ignored"):
             continue
         words = f"Only the ControllerConfig {CONTROLLER} counts; rename this one, or delete it"
         wanted = [{"type": "Ignored", "status": "True", "reason": "OtherName", "message": words}]
         after = changed(other, status={"conditions": with_conditions(other, wanted, now)})
-        event = Event(CONTROLLER_CONFIG, name_of(other), True, "Ignored", words)
-        found += Changes((updated(CONTROLLER_CONFIG, other, after, "OtherName", status=True),), (event,))
+        event = ConfigEvent(CONTROLLER_CONFIG, name_of(other), True, "Ignored", words)
+        found += ConfigChanges((updated(CONTROLLER_CONFIG, other, after, "OtherName", status=True),), (event,))
     return found

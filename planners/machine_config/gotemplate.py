@@ -19,7 +19,7 @@ _MISSING = re.compile(r"missing key or attribute '(.*)'")
 _LOWER = re.compile(r"[a-z]+")
 
 
-class TemplateError(ValueError):
+class ConfigTemplateError(ValueError):
     """A template is wrong; the message begins with its file, and its line where one is known."""
 
 
@@ -99,7 +99,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 
 
 def expand(path: str, text: str, variables: Variables) -> str:
-    """The text with its variables filled in. Raises TemplateError."""
+    """The text with its variables filled in. Raises ConfigTemplateError."""
     from gotpl import SandboxPolicy, Template
     from gotpl.errors import TemplateError as Fault
     from gotpl.errors import TemplateExecutionError, TemplateSyntaxError
@@ -110,12 +110,12 @@ def expand(path: str, text: str, variables: Variables) -> str:
         return template.render(variables)
     except TemplateSyntaxError as e:
         words = re.sub(r"\Atemplate:\d+:\d+: ", "", str(e))
-        raise TemplateError(f"{path}:{e.line}: {words}{_known(words)}") from None
+        raise ConfigTemplateError(f"{path}:{e.line}: {words}{_known(words)}") from None
     except TemplateExecutionError as e:
         line = f":{e.line}" if e.line else ""
-        raise TemplateError(f"{path}{line}: {_explained(e.message, variables)}") from None
+        raise ConfigTemplateError(f"{path}{line}: {_explained(e.message, variables)}") from None
     except (Fault, RecursionError) as e:
-        raise TemplateError(f"{path}: the template cannot be read: {type(e).__name__}") from None
+        raise ConfigTemplateError(f"{path}: the template cannot be read: {type(e).__name__}") from None
 
 
 def _known(words: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from planners.machine_config.ignition2 import translated
-from planners.machine_config.ignition_schema import CONFIG, VERSION, Rows, Shape, Table, Texts
+from planners.machine_config.ignition_schema import CONFIG, VERSION, FieldTable, Rows, Shape, TextList
 from resources.spelling import did_you_mean
 
 VERSIONS = tuple(f"3.{minor}.0" for minor in range(6))
@@ -111,9 +111,9 @@ def _shape(shape: Shape, value: Any, path: str) -> Iterator[str]:
     """What has another type than its field, is unknown, or is missing."""
     if value is None:
         return
-    if isinstance(shape, Table):
+    if isinstance(shape, FieldTable):
         yield from _table(shape, value, path)
-    elif isinstance(shape, Rows | Texts):
+    elif isinstance(shape, Rows | TextList):
         if not isinstance(value, list | tuple):
             yield f"{path}: a list is needed, and this is {_kind_of(value)}"
             return
@@ -123,7 +123,7 @@ def _shape(shape: Shape, value: Any, path: str) -> Iterator[str]:
         yield f"{path}: {_WORDS[shape]} is needed, and this is {_kind_of(value)}"
 
 
-def _table(shape: Table, value: Any, path: str) -> Iterator[str]:
+def _table(shape: FieldTable, value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{path}: a table is needed, and this is {_kind_of(value)}"
         return
@@ -204,11 +204,11 @@ def _resource(resource: Mapping[str, Any], at: str) -> Iterator[str]:
             yield f"{at}.source: {e}"
 
 
-def _twice(shape: Table, value: Mapping[str, Any], path: str) -> Iterator[str]:
+def _twice(shape: FieldTable, value: Mapping[str, Any], path: str) -> Iterator[str]:
     """Rows of one list with one key, of which Ignition would take neither."""
     for name, below in shape.fields.items():
         at = f"{path}.{name}" if path else name
-        if isinstance(below, Table):
+        if isinstance(below, FieldTable):
             yield from _twice(below, value.get(name, {}), at)
         elif isinstance(below, Rows) and not below.appended and name not in ("directories", "files", "links"):
             seen: dict[Any, int] = {}

@@ -1,7 +1,7 @@
 """Merges two Ignition configs of version 3.5, as Ignition itself does: what the later one says overrides, field by
 field; the rows of a list are merged by their key (files by path, units and drop-ins by name), new ones are appended.
 
-One thing is different: contents with a new source replace the old contents wholly (`Table.whole_with`).
+One thing is different: contents with a new source replace the old contents wholly (`FieldTable.whole_with`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planners.machine_config.ignition_schema import CONFIG, Rows, Shape, Table, Texts
+from planners.machine_config.ignition_schema import CONFIG, FieldTable, Rows, Shape, TextList
 
 
 def merged(base: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def merged(base: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     return _table(CONFIG, base, later)
 
 
-def _table(shape: Table, base: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+def _table(shape: FieldTable, base: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     if shape.whole_with and shape.whole_with in later:
         return dict(later)
     found = {k: _value(shape.fields[k], base.get(k), later.get(k)) for k in dict.fromkeys([*base, *later])}
@@ -29,9 +29,9 @@ def _table(shape: Table, base: Mapping[str, Any], later: Mapping[str, Any]) -> d
 def _value(shape: Shape, base: Any, later: Any) -> Any:
     if base is None or later is None:
         return later if base is None else base
-    if isinstance(shape, Table):
+    if isinstance(shape, FieldTable):
         return _table(shape, base, later)
-    if isinstance(shape, Texts):
+    if isinstance(shape, TextList):
         return [*base, *(t for t in later if shape.appended or t not in base)]
     return _rows(shape, base, later) if isinstance(shape, Rows) else later
 
@@ -51,7 +51,7 @@ def _rows(shape: Rows, base: Sequence[Any], later: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _taken_over(shape: Table, found: dict[str, Any], later: Mapping[str, Any], lists: tuple[str, ...]) -> None:
+def _taken_over(shape: FieldTable, found: dict[str, Any], later: Mapping[str, Any], lists: tuple[str, ...]) -> None:
     """Takes out of each list what the later config says in another of them."""
     for name in lists:
         below = shape.fields[name]

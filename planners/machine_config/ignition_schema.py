@@ -15,14 +15,14 @@ VERSION = "3.5.0"
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextList:
     """A list of texts. Each stands there once, unless `appended`, where the later ones just follow."""
 
     appended: bool = False
 
 
 @dataclass(frozen=True)
-class Table:
+class FieldTable:
     """Named fields, which a later config overrides one by one."""
 
     fields: Mapping[str, Shape]
@@ -38,7 +38,7 @@ class Table:
 class Rows:
     """A list of tables, of which two with one key are merged, unless `appended`."""
 
-    row: Table
+    row: FieldTable
     keys: tuple[str, ...] = ()
     """The field that is the key, or the first of several that has a value."""
     appended: bool = field(default=False)
@@ -47,35 +47,35 @@ class Rows:
         return next((row[k] for k in self.keys if row.get(k)), None)
 
 
-Shape: TypeAlias = type[str] | type[int] | type[bool] | Texts | Table | Rows
+Shape: TypeAlias = type[str] | type[int] | type[bool] | TextList | FieldTable | Rows
 
 
-def _table(words: str, numbers: str = "", flags: str = "", needs: str = "", **others: Shape) -> Table:
+def _table(words: str, numbers: str = "", flags: str = "", needs: str = "", **others: Shape) -> FieldTable:
     """A table of texts, whole numbers and flags, by their names with blanks between, and other fields."""
     fields: dict[str, Shape] = dict.fromkeys(words.split(), str)
     fields |= dict.fromkeys(numbers.split(), int) | dict.fromkeys(flags.split(), bool) | others
-    return Table(fields, tuple(needs.split()))
+    return FieldTable(fields, tuple(needs.split()))
 
 
 _HEADERS = Rows(_table("name value", needs="name"), ("name",))
-_RESOURCE = Table(
+_RESOURCE = FieldTable(
     {"source": str, "compression": str, "httpHeaders": _HEADERS, "verification": _table("hash")},
     whole_with="source",
 )
 _WHO = _table("name", "id")
 _NODE: dict[str, Shape] = {"path": str, "overwrite": bool, "user": _WHO, "group": _WHO}
-_FILE = Table(_NODE | {"mode": int, "contents": _RESOURCE, "append": Rows(_RESOURCE, appended=True)}, ("path",))
-_DIRECTORY = Table(_NODE | {"mode": int}, ("path",))
-_LINK = Table(_NODE | {"target": str, "hard": bool}, ("path",))
+_FILE = FieldTable(_NODE | {"mode": int, "contents": _RESOURCE, "append": Rows(_RESOURCE, appended=True)}, ("path",))
+_DIRECTORY = FieldTable(_NODE | {"mode": int}, ("path",))
+_LINK = FieldTable(_NODE | {"target": str, "hard": bool}, ("path",))
 _PARTITION = _table("label guid typeGuid", "number sizeMiB startMiB", "resize shouldExist wipePartitionEntry")
 _DISK = _table("device", flags="wipeTable", needs="device", partitions=Rows(_PARTITION, ("number", "label")))
-_RAID = _table("name level", "spares", needs="name", devices=Texts(), options=Texts(appended=True))
+_RAID = _table("name level", "spares", needs="name", devices=TextList(), options=TextList(appended=True))
 _FILESYSTEM = _table(
     "device format label path uuid",
     flags="wipeFilesystem",
     needs="device",
-    mountOptions=Texts(appended=True),
-    options=Texts(appended=True),
+    mountOptions=TextList(appended=True),
+    options=TextList(appended=True),
 )
 _CLEVIS = _table(
     "",
@@ -91,10 +91,10 @@ _LUKS = _table(
     cex=_table("", flags="enabled"),
     clevis=_CLEVIS,
     keyFile=_RESOURCE,
-    openOptions=Texts(),
-    options=Texts(appended=True),
+    openOptions=TextList(),
+    options=TextList(appended=True),
 )
-_STORAGE = Table(
+_STORAGE = FieldTable(
     {
         "directories": Rows(_DIRECTORY, ("path",)),
         "disks": Rows(_DISK, ("device",)),
@@ -111,8 +111,8 @@ _USER = _table(
     "uid",
     "noCreateHome noLogInit noUserGroup shouldExist system",
     needs="name",
-    groups=Texts(),
-    sshAuthorizedKeys=Texts(),
+    groups=TextList(),
+    sshAuthorizedKeys=TextList(),
 )
 _GROUP = _table("name passwordHash", "gid", "shouldExist system", needs="name")
 _UNIT = _table(
@@ -124,20 +124,20 @@ _UNIT = _table(
 _IGNITION = _table(
     "version",
     needs="version",
-    config=Table({"merge": Rows(_RESOURCE, appended=True), "replace": _RESOURCE}),
-    proxy=_table("httpProxy httpsProxy", noProxy=Texts(appended=True)),
-    security=Table({"tls": Table({"certificateAuthorities": Rows(_RESOURCE, ("source",))})}),
+    config=FieldTable({"merge": Rows(_RESOURCE, appended=True), "replace": _RESOURCE}),
+    proxy=_table("httpProxy httpsProxy", noProxy=TextList(appended=True)),
+    security=FieldTable({"tls": FieldTable({"certificateAuthorities": Rows(_RESOURCE, ("source",))})}),
     timeouts=_table("", "httpResponseHeaders httpTotal"),
 )
-CONFIG = Table(
+CONFIG = FieldTable(
     {
         "ignition": _IGNITION,
-        "kernelArguments": Table(
-            {"shouldExist": Texts(), "shouldNotExist": Texts()}, one_name=(("shouldExist", "shouldNotExist"),)
+        "kernelArguments": FieldTable(
+            {"shouldExist": TextList(), "shouldNotExist": TextList()}, one_name=(("shouldExist", "shouldNotExist"),)
         ),
-        "passwd": Table({"groups": Rows(_GROUP, ("name",)), "users": Rows(_USER, ("name",))}),
+        "passwd": FieldTable({"groups": Rows(_GROUP, ("name",)), "users": Rows(_USER, ("name",))}),
         "storage": _STORAGE,
-        "systemd": Table({"units": Rows(_UNIT, ("name",))}),
+        "systemd": FieldTable({"units": Rows(_UNIT, ("name",))}),
     },
     ("ignition",),
 )

@@ -16,8 +16,8 @@ from planners.machine_config.kubelet_merge import ignition_of
 from planners.machine_config.kubelet_names import MOST, assigned, in_order
 from planners.machine_config.kubelet_rules import problems
 from planners.machine_config.objects import (
+    ConfigSelectorError,
     Obj,
-    SelectorError,
     annotations_of,
     changed,
     copied,
@@ -36,7 +36,16 @@ from planners.machine_config.objects import (
     with_conditions,
 )
 from planners.machine_config.owned import kept
-from planners.machine_config.picture import Change, Changes, Event, Options, Picture, Trouble, deleted, updated
+from planners.machine_config.picture import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigEvent,
+    ConfigTrouble,
+    Picture,
+    RenderOptions,
+    deleted,
+    updated,
+)
 from resources.machine_config.keys import (
     API,
     GENERATED_BY,
@@ -48,7 +57,7 @@ from resources.machine_config.keys import (
 )
 
 
-class Verdict(NamedTuple):
+class Acceptance(NamedTuple):
     """What is said of a KubeletConfig."""
 
     reason: str
@@ -63,8 +72,8 @@ class Work(NamedTuple):
     """What all KubeletConfigs together ask for."""
 
     picture: Picture
-    options: Options
-    refused: Mapping[str, Verdict]
+    options: RenderOptions
+    refused: Mapping[str, Acceptance]
     """By uid: those that are wrong whatever pool they select, or select none."""
     pools: Mapping[str, list[str]]
     """By uid, the names of the pools that each selects."""
@@ -74,19 +83,19 @@ class Work(NamedTuple):
     """By pool and uid."""
 
 
-def plan(picture: Picture, options: Options, now: datetime) -> Changes:
+def plan(picture: Picture, options: RenderOptions, now: datetime) -> ConfigChanges:
     """What is to be done about KubeletConfigs: first their names, then their MachineConfigs, then what they say."""
     work = _work(picture, options)
     for step in (_names_written, _made):
         if changes := step(work):
-            return Changes(tuple(changes))
-    found = Changes()
+            return ConfigChanges(tuple(changes))
+    found = ConfigChanges()
     for config in in_order(_alive(picture)):
         verdict = _verdict(work, config)
         found += _told(config, verdict, now)
         if not verdict.accepted:
-            trouble = Trouble(KUBELET_CONFIG, name_of(config), verdict.reason, verdict.message)
-            found += Changes(troubles=(trouble,))
+            trouble = ConfigTrouble(KUBELET_CONFIG, name_of(config), verdict.reason, verdict.message)
+            found += ConfigChanges(troubles=(trouble,))
     return found
 
 
@@ -94,14 +103,14 @@ def _alive(picture: Picture) -> list[Obj]:
     return [k for k in picture.kubelet_configs if not is_deleting(k)]
 
 
-def _work(picture: Picture, options: Options) -> Work:
-    refused: dict[str, Verdict] = {}
+def _work(picture: Picture, options: RenderOptions) -> Work:
+    refused: dict[str, Acceptance] = {}
     pools: dict[str, list[str]] = {}
     for config in _alive(picture):
         uid = uid_of(config)
         pools[uid], refusal = _pools_of(config, picture)
         if wrong := problems(config, options):
-            refusal = Verdict("Invalid", "; ".join(wrong))
+            refusal = Acceptance("Invalid", "; ".join(wrong))
         if refusal is not None:
             refused[uid] = refusal
     names = assigned(_worth_a_name(pools, refused, picture), _alive(picture), picture.configs)
@@ -117,7 +126,7 @@ def _work(picture: Picture, options: Options) -> Work:
 
 
 def _worth_a_name(
-    pools: Mapping[str, list[str]], refused: Mapping[str, Verdict], picture: Picture
+    pools: Mapping[str, list[str]], refused: Mapping[str, Acceptance], picture: Picture
 ) -> dict[str, list[str]]:
     """The pools by uid for which there is, or was, something to render: one that has always been wrong needs no name
     yet."""
@@ -125,28 +134,28 @@ def _worth_a_name(
     return {uid: names for uid, names in pools.items() if uid not in refused or uid in had}
 
 
-def _pools_of(config: Obj, picture: Picture) -> tuple[list[str], Verdict | None]:
+def _pools_of(config: Obj, picture: Picture) -> tuple[list[str], Acceptance | None]:
     """The pools that a KubeletConfig selects, or why there are none."""
     pools = [p for p in picture.pools if not is_deleting(p)]
     try:
         selector = selector_at(config, "machineConfigPoolSelector")
-    except SelectorError as e:
-        return [], Verdict("Invalid", str(e))
+    except ConfigSelectorError as e:
+        return [], Acceptance("Invalid", str(e))
     field = "spec.machineConfigPoolSelector"
     if selector is None:
-        return [], Verdict("NoPool", f"{field} is missing, so no pool is selected; write labels that pools have")
+        return [], Acceptance("NoPool", f"{field} is missing, so no pool is selected; write labels that pools have")
     if selects_all(selector):
-        return [], Verdict("NoPool", f"{field} is {{}}, which would select every pool; write labels that pools have")
+        return [], Acceptance("NoPool", f"{field} is {{}}, which would select every pool; write labels that pools have")
     found = sorted(name_of(p) for p in selected(selector, pools))
     if not found:
-        return [], Verdict("NoPool", f"{field} matches the labels of no MachineConfigPool; label one, or change it")
+        return [], Acceptance("NoPool", f"{field} matches the labels of no MachineConfigPool; label one, or change it")
     return found, None
 
 
 # -- names and finalizers ---------------------------------------------------------------------------------------------
 
 
-def _names_written(work: Work) -> list[Change]:
+def _names_written(work: Work) -> list[ConfigChange]:
     """Writes names on KubeletConfigs before anything has them, and our finalizer beside those of others."""
     found = []
     for config in _alive(work.picture):
@@ -167,7 +176,7 @@ def _names_written(work: Work) -> list[Change]:
 # -- MachineConfigs ---------------------------------------------------------------------------------------------------
 
 
-def _made(work: Work) -> list[Change]:
+def _made(work: Work) -> list[ConfigChange]:
     """Makes, restores and deletes MachineConfigs, and lets KubeletConfigs go that have none any more."""
     changes, configs = [], work.picture.configs
     by_uid = {uid_of(k): k for k in _alive(work.picture)}
@@ -209,27 +218,27 @@ def _config(work: Work, config: Obj, pool: str, link: Link) -> dict[str, Any]:
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-def _verdict(work: Work, config: Obj) -> Verdict:
+def _verdict(work: Work, config: Obj) -> Acceptance:
     uid = uid_of(config)
     if uid in work.refused:
         return work.refused[uid]
     said, bad = [], []
     for pool in work.pools[uid]:
         if pool not in work.names[uid]:
-            bad.append(Verdict("TooMany", f"pool {pool} has {MOST} KubeletConfigs already; merge some into one"))
+            bad.append(Acceptance("TooMany", f"pool {pool} has {MOST} KubeletConfigs already; merge some into one"))
             continue
         link = work.links[pool][uid]
         if link.trouble:
-            bad.append(Verdict(link.reason, link.trouble))
+            bad.append(Acceptance(link.reason, link.trouble))
         elif other := _overridden(work, pool):
             words = f"pool {pool} has the kubelet.conf of MachineConfig {other}, which is merged after {link.name}"
-            bad.append(Verdict("Overridden", f"{words}; rename or delete it, or set machineConfigs.workerFirst"))
+            bad.append(Acceptance("Overridden", f"{words}; rename or delete it, or set machineConfigs.workerFirst"))
         else:
             said.append(f"{link.name} for pool {pool}")
     if not bad:
-        return Verdict("Rendered", f"Rendered as {', '.join(said)}")
+        return Acceptance("Rendered", f"Rendered as {', '.join(said)}")
     more = [f"rendered as {', '.join(said)}"] if said else []
-    return Verdict(bad[0].reason, "; ".join([*dict.fromkeys(b.message for b in bad), *more]))
+    return Acceptance(bad[0].reason, "; ".join([*dict.fromkeys(b.message for b in bad), *more]))
 
 
 def _overridden(work: Work, pool: str) -> str:
@@ -238,7 +247,7 @@ def _overridden(work: Work, pool: str) -> str:
     return overridden_by(the_pool, chain[-1], work.picture, work.options) if chain else ""
 
 
-def _told(config: Obj, verdict: Verdict, now: datetime) -> Changes:
+def _told(config: Obj, verdict: Acceptance, now: datetime) -> ConfigChanges:
     """The KubeletConfig's status, and an Event where it changes. `Success` is upstream's older word for Accepted."""
     status = "True" if verdict.accepted else "False"
     wanted: Sequence[Mapping[str, str]] = [
@@ -248,7 +257,7 @@ def _told(config: Obj, verdict: Verdict, now: datetime) -> Changes:
     seen = {"observedGeneration": generation_of(config), "conditions": with_conditions(config, wanted, now)}
     after = changed(config, status=seen)
     if status_of(after) == status_of(config):
-        return Changes()
+        return ConfigChanges()
     change = updated(KUBELET_CONFIG, config, after, verdict.message, status=True)
-    event = Event(KUBELET_CONFIG, name_of(config), not verdict.accepted, verdict.reason, verdict.message)
-    return Changes((change,), (event,))
+    event = ConfigEvent(KUBELET_CONFIG, name_of(config), not verdict.accepted, verdict.reason, verdict.message)
+    return ConfigChanges((change,), (event,))

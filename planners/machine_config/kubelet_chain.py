@@ -14,8 +14,8 @@ from planners.machine_config.kubelet_merge import KUBELET_CONF, KubeletError, me
 from planners.machine_config.kubelet_names import number_of
 from planners.machine_config.kubelet_rules import options_of, problem_with
 from planners.machine_config.merge import MergeError, checked, in_order, merge
-from planners.machine_config.objects import Obj, SelectorError, name_of, owner_of, role_of, selector_at, uid_of
-from planners.machine_config.picture import Options, Picture
+from planners.machine_config.objects import ConfigSelectorError, Obj, name_of, owner_of, role_of, selector_at, uid_of
+from planners.machine_config.picture import Picture, RenderOptions
 from planners.machine_config.render import sources_of
 from resources.machine_config.keys import KUBELET_CONFIG, ROLE_LABEL
 
@@ -31,12 +31,12 @@ class Link(NamedTuple):
     trouble: str = ""
 
 
-def base_of(pool: Obj, picture: Picture, options: Options) -> dict[str, Any]:
+def base_of(pool: Obj, picture: Picture, options: RenderOptions) -> dict[str, Any]:
     """The kubelet.conf that the pool would have without its own KubeletConfigs. Raises KubeletError."""
     try:
         chosen = [c for c in sources_of(pool, picture.configs) if not _our_own(c, pool, picture)]
         conf = read_conf(merge(chosen, {}, options.worker_first)["config"])
-    except (SelectorError, MergeError) as e:
+    except (ConfigSelectorError, MergeError) as e:
         raise KubeletError(f"pool {name_of(pool)} cannot be merged: {e}") from None
     if conf is None:
         raise KubeletError(
@@ -60,12 +60,14 @@ def is_selected(pool: Obj, role: str) -> bool:
     """Whether a pool merges what the KubeletConfigs of a role make."""
     try:
         selector = selector_at(pool, "machineConfigSelector")
-    except SelectorError:
+    except ConfigSelectorError:
         return False
     return selector is not None and selector.matches({ROLE_LABEL: role})
 
 
-def links(pool: Obj, theirs: Sequence[tuple[Obj, str, str]], picture: Picture, options: Options) -> dict[str, Link]:
+def links(
+    pool: Obj, theirs: Sequence[tuple[Obj, str, str]], picture: Picture, options: RenderOptions
+) -> dict[str, Link]:
     """By uid of the KubeletConfig. `theirs`: each with its MachineConfig's name, and why it is refused ("": it is
     not)."""
     pool_name = name_of(pool)
@@ -103,7 +105,7 @@ def _last_good(name: str, config: Obj, configs: Sequence[Obj]) -> dict[str, Any]
         return None
 
 
-def overridden_by(pool: Obj, conf: dict[str, Any], picture: Picture, options: Options) -> str:
+def overridden_by(pool: Obj, conf: dict[str, Any], picture: Picture, options: RenderOptions) -> str:
     """The MachineConfig whose kubelet.conf the pool has instead of the last one of its KubeletConfigs; "" if it has
     that."""
     try:
@@ -111,6 +113,6 @@ def overridden_by(pool: Obj, conf: dict[str, Any], picture: Picture, options: Op
         if read_conf(merge(chosen, {}, options.worker_first)["config"]) == conf:
             return ""
         having = [c for c in in_order(chosen, options.worker_first) if read_conf(checked(c)) is not None]
-    except (SelectorError, MergeError, KubeletError):
+    except (ConfigSelectorError, MergeError, KubeletError):
         return ""  # the pool's own condition says so
     return name_of(having[-1]) if having else ""

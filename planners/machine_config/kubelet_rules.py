@@ -12,7 +12,7 @@ from typing import Any
 
 from planners.machine_config.kubelet_fields import faults
 from planners.machine_config.objects import Obj, labels_of, name_of, spec_of
-from planners.machine_config.picture import Options
+from planners.machine_config.picture import RenderOptions
 from resources.machine_config.keys import ROLE_LABEL
 
 LOG_LEVELS = (0, 10)
@@ -36,13 +36,13 @@ def options_of(config: Obj) -> Mapping[str, Any]:
     return {k: v for k, v in kept.items() if k not in _THE_CLUSTERS or v}
 
 
-def problems(config: Obj, options: Options) -> list[str]:
+def problems(config: Obj, options: RenderOptions) -> list[str]:
     """Why it is refused whatever pool it selects; at most some."""
     found = list(_problems(config, options))
     return [*found[:FAULTS_MOST], *([f"and {len(found) - FAULTS_MOST} more"] if len(found) > FAULTS_MOST else [])]
 
 
-def _problems(config: Obj, options: Options) -> Iterator[str]:
+def _problems(config: Obj, options: RenderOptions) -> Iterator[str]:
     spec = spec_of(config)
     for field in spec:
         if field not in _SPEC:

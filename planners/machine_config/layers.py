@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from planners.machine_config.gotemplate import TemplateError
+from planners.machine_config.gotemplate import ConfigTemplateError
 
 BASE = "_base"
 COMMON = "common"
@@ -33,7 +33,7 @@ class Source(NamedTuple):
     file: str
 
 
-class Wanted(NamedTuple):
+class RoleConfig(NamedTuple):
     """A MachineConfig that the templates make, and its templates by part and file."""
 
     role: str
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def sources(paths: Iterable[str]) -> list[Source]:
-    """What each path is. Raises TemplateError for one that is nothing."""
+    """What each path is. Raises ConfigTemplateError for one that is nothing."""
     found = []
     for path in sorted(paths):
         parts = path.split("/")
@@ -54,17 +54,17 @@ def sources(paths: Iterable[str]) -> list[Source]:
             found.append(Source(path, *parts))
         else:
             shape = f"<role>/<name>/<layer>/{{{','.join(PARTS)}}}/<file>"
-            raise TemplateError(f"{path}: it is not at a template's place, {shape}; move it, or take it away")
+            raise ConfigTemplateError(f"{path}: it is not at a template's place, {shape}; move it, or take it away")
     return found
 
 
 def platform_of(spec: Mapping[str, Any]) -> str:
-    """The platform, in small letters. Raises TemplateError for one that a layer's name forbids (M-TC1)."""
+    """The platform, in small letters. Raises ConfigTemplateError for one that a layer's name forbids (M-TC1)."""
     infra = (spec.get("infra") or {}).get("status") or {}
     named = (infra.get("platformStatus") or {}).get("type") or infra.get("platform") or spec.get("platform") or ""
     platform = str(named).lower() or NO_PLATFORM
     if platform == BASE:
-        raise TemplateError(f"spec.platform: {BASE} unsupported; write the cluster's platform, or {NO_PLATFORM}")
+        raise ConfigTemplateError(f"spec.platform: {BASE} unsupported; write the cluster's platform, or {NO_PLATFORM}")
     return platform
 
 
@@ -86,9 +86,9 @@ def layers(spec: Mapping[str, Any], known: Iterable[str]) -> list[str]:
     return [*found, topology] if topology else found
 
 
-def wanted(templates: Mapping[str, str], spec: Mapping[str, Any]) -> list[Wanted]:
+def wanted(templates: Mapping[str, str], spec: Mapping[str, Any]) -> list[RoleConfig]:
     """The MachineConfigs that the templates make, with the path of the template that wins for each file. Raises
-    TemplateError."""
+    ConfigTemplateError."""
     all_of_them = sources(templates)
     order = layers(spec, {s.layer for s in all_of_them})
     applied = sorted(
@@ -96,7 +96,7 @@ def wanted(templates: Mapping[str, str], spec: Mapping[str, Any]) -> list[Wanted
     )
     found = {}
     for role, name in sorted({(s.role, s.config) for s in all_of_them if s.role != COMMON}):
-        made = Wanted(role, name, {}, {}, {})
+        made = RoleConfig(role, name, {}, {}, {})
         first = name == f"00-{role}"
         for source in applied:
             if (source.role, source.config) == (role, name) or (first and source.role == COMMON):
@@ -105,7 +105,7 @@ def wanted(templates: Mapping[str, str], spec: Mapping[str, Any]) -> list[Wanted
     return list(found.values())
 
 
-def _place(made: Wanted, source: Source, text: str) -> None:
+def _place(made: RoleConfig, source: Source, text: str) -> None:
     part: dict[str, str] = getattr(made, source.part)
     if text:
         part[source.file] = source.path

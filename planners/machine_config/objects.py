@@ -109,25 +109,26 @@ def owner_reference(owner: Obj, kind: ConfigKind) -> dict[str, Any]:
 # -- selectors --------------------------------------------------------------------------------------------------------
 
 
-class SelectorError(ValueError):
+class ConfigSelectorError(ValueError):
     """A label selector cannot be read; the message says what to write."""
 
 
 def selector_at(obj: Obj, field: str) -> LabelSelector | None:
-    """The selector in a field of the spec; None where there is none, which selects nothing. Raises SelectorError."""
+    """The selector in a field of the spec; None where there is none, which selects nothing. Raises
+    ConfigSelectorError."""
     given = spec_of(obj).get(field)
     if given is None:
         return None
     try:
         found = LabelSelector.model_validate(given)
     except ValidationError as e:
-        raise SelectorError(f"spec.{field}: {explained(e)}") from None
+        raise ConfigSelectorError(f"spec.{field}: {explained(e)}") from None
     for n, expression in enumerate(found.match_expressions):
         at = f"spec.{field}.matchExpressions[{n}]"
         if expression.operator in ("In", "NotIn") and not expression.values:
-            raise SelectorError(f"{at}.values: {expression.operator} needs at least one")
+            raise ConfigSelectorError(f"{at}.values: {expression.operator} needs at least one")
         if expression.operator in ("Exists", "DoesNotExist") and expression.values:
-            raise SelectorError(f"{at}.values: {expression.operator} has none")
+            raise ConfigSelectorError(f"{at}.values: {expression.operator} has none")
     return found
 
 

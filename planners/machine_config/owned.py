@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planners.machine_config.objects import Obj, annotations_of, copied, is_deleting, labels_of, meta, name_of, spec_of
-from planners.machine_config.picture import Change, created, updated
+from planners.machine_config.picture import ConfigChange, created, updated
 from resources.machine_config.keys import MACHINE_CONFIG
 
 
-def kept(wanted: Obj, configs: Sequence[Obj]) -> Change | None:
+def kept(wanted: Obj, configs: Sequence[Obj]) -> ConfigChange | None:
     """What makes the MachineConfig be as wanted; None where it is. Labels, annotations and owners of others stay."""
     found = next((c for c in configs if name_of(c) == name_of(wanted)), None)
     if found is None:

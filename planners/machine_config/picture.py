@@ -13,7 +13,7 @@ Verb: TypeAlias = Literal["create", "update", "delete"]
 
 
 @dataclass(frozen=True)
-class Options:
+class RenderOptions:
     """What a cluster's settings say about rendering, and who renders."""
 
     worker_first: bool = False
@@ -43,7 +43,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Change:
+class ConfigChange:
     """One call of the API server."""
 
     verb: Verb
@@ -75,7 +75,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Event:
+class ConfigEvent:
     """What people are told at an object, as a Kubernetes Event."""
 
     kind: ConfigKind
@@ -86,7 +86,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ConfigTrouble:
     """What keeps something from being rendered."""
 
     kind: ConfigKind
@@ -96,27 +96,27 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ConfigChanges:
     """What is wanted now. After it is done the plan is asked again, until it wants nothing."""
 
-    changes: tuple[Change, ...] = ()
-    events: tuple[Event, ...] = ()
+    changes: tuple[ConfigChange, ...] = ()
+    events: tuple[ConfigEvent, ...] = ()
     """Told together with the changes: each stands beside a change that keeps it from being told twice."""
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[ConfigTrouble, ...] = ()
 
-    def __add__(self, other: Changes) -> Changes:
-        return Changes(
+    def __add__(self, other: ConfigChanges) -> ConfigChanges:
+        return ConfigChanges(
             (*self.changes, *other.changes), (*self.events, *other.events), (*self.troubles, *other.troubles)
         )
 
 
-def created(kind: ConfigKind, obj: Obj, words: str) -> Change:
-    return Change("create", kind, name_of(obj), words, copied(obj))
+def created(kind: ConfigKind, obj: Obj, words: str) -> ConfigChange:
+    return ConfigChange("create", kind, name_of(obj), words, copied(obj))
 
 
-def updated(kind: ConfigKind, before: Obj, after: Obj, words: str, status: bool = False) -> Change:
-    return Change("update", kind, name_of(before), words, after, before, "status" if status else "")
+def updated(kind: ConfigKind, before: Obj, after: Obj, words: str, status: bool = False) -> ConfigChange:
+    return ConfigChange("update", kind, name_of(before), words, after, before, "status" if status else "")
 
 
-def deleted(kind: ConfigKind, obj: Obj, words: str) -> Change:
-    return Change("delete", kind, name_of(obj), words, before=obj)
+def deleted(kind: ConfigKind, obj: Obj, words: str) -> ConfigChange:
+    return ConfigChange("delete", kind, name_of(obj), words, before=obj)

@@ -14,8 +14,8 @@ from typing import Any
 
 from planners.machine_config.merge import MergeError, in_order, merge
 from planners.machine_config.objects import (
+    ConfigSelectorError,
     Obj,
-    SelectorError,
     annotations_of,
     is_deleting,
     is_generated,
@@ -27,7 +27,7 @@ from planners.machine_config.objects import (
     selects_all,
     spec_of,
 )
-from planners.machine_config.picture import Options
+from planners.machine_config.picture import RenderOptions
 from planners.machine_config.reconcilable import guilty, irreconcilable
 from resources.machine_config.keys import (
     API,
@@ -48,7 +48,7 @@ _SALT = "hostler/machine-config/1\n"
 
 
 @dataclass(frozen=True)
-class Refused:
+class RenderRefused:
     """Why a pool is not rendered, for its condition RenderDegraded."""
 
     reason: str
@@ -71,12 +71,15 @@ class Rendered:
 
 
 def sources_of(pool: Obj, configs: Sequence[Obj]) -> list[Obj]:
-    """The MachineConfigs that a pool selects, without rendered ones and those that are going. Raises SelectorError."""
+    """The MachineConfigs that a pool selects, without rendered ones and those that are going. Raises
+    ConfigSelectorError."""
     found = selected(selector_at(pool, "machineConfigSelector"), configs)
     return [c for c in found if not is_rendered(c) and not is_deleting(c)]
 
 
-def render(pool: Obj, configs: Sequence[Obj], defaults: Mapping[str, Any], options: Options) -> Rendered | Refused:
+def render(
+    pool: Obj, configs: Sequence[Obj], defaults: Mapping[str, Any], options: RenderOptions
+) -> Rendered | RenderRefused:
     """The pool's rendered config. `defaults`: the spec of the ControllerConfig."""
     name = name_of(pool)
     try:
@@ -84,16 +87,16 @@ def render(pool: Obj, configs: Sequence[Obj], defaults: Mapping[str, Any], optio
         if refused := _unfit(pool, chosen, options):
             return refused
         spec = merge(chosen, defaults, options.worker_first)
-    except SelectorError as e:
-        return Refused("InvalidSelector", f"Pool {name} cannot be rendered: {e}")
+    except ConfigSelectorError as e:
+        return RenderRefused("InvalidSelector", f"Pool {name} cannot be rendered: {e}")
     except MergeError as e:
-        return Refused("InvalidMachineConfig", f"Pool {name} cannot be rendered: {e}")
+        return RenderRefused("InvalidMachineConfig", f"Pool {name} cannot be rendered: {e}")
     made = _config(pool, spec, any(spec_of(c).get("osImageURL") for c in chosen if not is_generated(c)), options)
     if refused := _unreachable(pool, configs, chosen, made, options):
         return refused
     size = len(json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode())
     if size > SIZE_MOST:
-        return Refused(
+        return RenderRefused(
             "TooLarge",
             f"Pool {name} cannot be rendered: merged it has {size} bytes, and etcd takes {SIZE_MOST}; take contents "
             f"out of its MachineConfigs, of which {_largest(chosen)} is the largest",
@@ -103,24 +106,26 @@ def render(pool: Obj, configs: Sequence[Obj], defaults: Mapping[str, Any], optio
     return Rendered(made, order, warning if size > SIZE_WARNING else "")
 
 
-def _unfit(pool: Obj, chosen: Sequence[Obj], options: Options) -> Refused | None:
+def _unfit(pool: Obj, chosen: Sequence[Obj], options: RenderOptions) -> RenderRefused | None:
     """Why what the pool selects is not merged at all."""
     name, selector = name_of(pool), selector_at(pool, "machineConfigSelector")
     if selects_all(selector):
         words = "spec.machineConfigSelector is {}, which would select every MachineConfig"
-        return Refused("SelectingAll", f"Pool {name} is not rendered: {words}; {_to_select(name)}")
+        return RenderRefused("SelectingAll", f"Pool {name} is not rendered: {words}; {_to_select(name)}")
     if len(name) > POOL_NAME_MOST:
-        return Refused("NameTooLong", f"Pool {name[:60]}… has a name of more than {POOL_NAME_MOST} characters")
+        return RenderRefused("NameTooLong", f"Pool {name[:60]}… has a name of more than {POOL_NAME_MOST} characters")
     if not chosen:
         words = "spec.machineConfigSelector is missing" if selector is None else "no MachineConfig matches its selector"
-        return Refused("NoMachineConfigs", f"Pool {name} is not rendered: {words}; {_to_select(name)}")
+        return RenderRefused("NoMachineConfigs", f"Pool {name} is not rendered: {words}; {_to_select(name)}")
     made_by = {name_of(c): annotations_of(c)[GENERATED_BY] for c in chosen if is_generated(c)}
     for config, version in made_by.items():
         if version != options.version:
             words = (
                 f"MachineConfig {config} was made by version {version} of a controller, and this is {options.version}"
             )
-            return Refused("OtherVersion", f"Pool {name} is not rendered: {words}; delete it if nobody makes it again")
+            return RenderRefused(
+                "OtherVersion", f"Pool {name} is not rendered: {words}; delete it if nobody makes it again"
+            )
     return None
 
 
@@ -128,7 +133,7 @@ def _to_select(pool: str) -> str:
     return f"write `matchLabels: {{{ROLE_LABEL}: {pool}}}`, or another label that MachineConfigs have"
 
 
-def _config(pool: Obj, spec: dict[str, Any], overridden: bool, options: Options) -> dict[str, Any]:
+def _config(pool: Obj, spec: dict[str, Any], overridden: bool, options: RenderOptions) -> dict[str, Any]:
     """The same content always has the same name; metadata is not hashed."""
     canonical = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(f"{_SALT}{canonical}".encode()).hexdigest()[:32]
@@ -146,8 +151,8 @@ def _config(pool: Obj, spec: dict[str, Any], overridden: bool, options: Options)
 
 
 def _unreachable(
-    pool: Obj, configs: Sequence[Obj], chosen: Sequence[Obj], made: Obj, options: Options
-) -> Refused | None:
+    pool: Obj, configs: Sequence[Obj], chosen: Sequence[Obj], made: Obj, options: RenderOptions
+) -> RenderRefused | None:
     """Why no node can get from the config that it is to have now to the new one. Without the present one nothing can be
     compared, and a person who deleted it is not locked out (OCPBUGS-38733)."""
     target = (spec_of(pool).get("configuration") or {}).get("name")
@@ -161,7 +166,7 @@ def _unreachable(
     by = guilty(field, in_order(chosen, options.worker_first))
     said = f"; see MachineConfig {by}" if by else ""
     at = "spec.fips" if field == "fips" else f"spec.config.{field}"
-    return Refused(
+    return RenderRefused(
         "Irreconcilable",
         f"Pool {name_of(pool)} keeps {target}: a machine that runs cannot follow the change of {at} ({words}){said}. "
         "Take the change back, or replace the machines",

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from planners.machine_config.gotemplate import TemplateError, Variables, expand
+from planners.machine_config.gotemplate import ConfigTemplateError, Variables, expand
 from planners.machine_config.ignition import IgnitionError, read
 from planners.machine_config.ignition_schema import VERSION
-from planners.machine_config.layers import Wanted, platform_of, wanted
+from planners.machine_config.layers import RoleConfig, platform_of, wanted
 from planners.machine_config.objects import Obj, owner_reference, spec_of
 from resources.documents import DocumentError, documents
 from resources.machine_config.keys import API, CONTROLLER_CONFIG, GENERATED_BY, MACHINE_CONFIG, ROLE_LABEL
@@ -50,7 +50,7 @@ FAULTS_MOST = 5
 
 
 def variables(controller: Obj, pull_secret: str) -> Variables:
-    """What templates may name. Raises TemplateError."""
+    """What templates may name. Raises ConfigTemplateError."""
     spec = dict(spec_of(controller))
     for key in _BYTES:
         if isinstance(text := spec.get(key), str) and text:
@@ -65,28 +65,32 @@ def _decoded(key: str, text: str) -> str:
     try:
         return base64.b64decode("".join(text.split()), validate=True).decode()
     except (binascii.Error, ValueError):
-        raise TemplateError(f"spec.{key}: it is neither PEM nor base64 of text; write it as one of them") from None
+        raise ConfigTemplateError(
+            f"spec.{key}: it is neither PEM nor base64 of text; write it as one of them"
+        ) from None
 
 
 def render(templates: Mapping[str, str], controller: Obj, version: str, pull_secret: str = "") -> list[dict[str, Any]]:
-    """The MachineConfigs of all roles, by name. Raises TemplateError, which names the first faults."""
+    """The MachineConfigs of all roles, by name. Raises ConfigTemplateError, which names the first faults."""
     if not templates:
-        raise TemplateError("there are no templates; name their folder at machineConfigs.templates, or leave it out")
+        raise ConfigTemplateError(
+            "there are no templates; name their folder at machineConfigs.templates, or leave it out"
+        )
     given = variables(controller, pull_secret)
     made, faults = [], []
     for config in wanted(templates, spec_of(controller)):
         try:
             made.append(_config(config, templates, given, controller, version))
-        except TemplateError as e:
+        except ConfigTemplateError as e:
             faults.append(str(e))
     if faults:
         more = [f"and {len(faults) - FAULTS_MOST} more"] if len(faults) > FAULTS_MOST else []
-        raise TemplateError("; ".join([*faults[:FAULTS_MOST], *more]))
+        raise ConfigTemplateError("; ".join([*faults[:FAULTS_MOST], *more]))
     return sorted(made, key=lambda m: str(m["metadata"]["name"]))
 
 
 def _config(
-    config: Wanted, templates: Mapping[str, str], given: Variables, controller: Obj, version: str
+    config: RoleConfig, templates: Mapping[str, str], given: Variables, controller: Obj, version: str
 ) -> dict[str, Any]:
     files, units = [], []
     for name in sorted(config.files):
@@ -99,7 +103,7 @@ def _config(
     try:
         whole = read(ignition)
     except IgnitionError as e:  # two templates for one path
-        raise TemplateError(f"{config.role}/{config.name}: {e}") from None
+        raise ConfigTemplateError(f"{config.role}/{config.name}: {e}") from None
     return {
         "apiVersion": API,
         "kind": MACHINE_CONFIG.kind,
@@ -121,9 +125,9 @@ def _documents(path: str, text: str, given: Variables) -> list[dict[str, Any]]:
     try:
         found = [d for d in documents(expanded) if d is not None]
     except DocumentError as e:
-        raise TemplateError(f"{path}{e} (lines as they are once the variables are filled in)") from None
+        raise ConfigTemplateError(f"{path}{e} (lines as they are once the variables are filled in)") from None
     if len(found) > 1 or not all(isinstance(d, dict) for d in found):
-        raise TemplateError(f"{path}: a template is one table; this one makes {len(found)} documents, or a list")
+        raise ConfigTemplateError(f"{path}: a template is one table; this one makes {len(found)} documents, or a list")
     return found
 
 
@@ -132,7 +136,7 @@ def _file(path: str, given: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(contents, dict) or "inline" not in contents:
         return given
     if "source" in contents or not isinstance(contents["inline"], str):
-        raise TemplateError(f"{path}: contents.inline is text, and stands alone, without contents.source")
+        raise ConfigTemplateError(f"{path}: contents.inline is text, and stands alone, without contents.source")
     rest = {k: v for k, v in contents.items() if k != "inline"}
     return {**given, "contents": {**rest, "source": data_url(contents["inline"])}}
 
@@ -144,7 +148,7 @@ def _checked(path: str, given: dict[str, Any], part: str) -> dict[str, Any]:
         read({"ignition": {"version": VERSION}, **below})
     except IgnitionError as e:
         where = "storage.files[0]" if part == "files" else "systemd.units[0]"
-        raise TemplateError(f"{path}: {str(e).replace(f'{where}.', '')}") from None
+        raise ConfigTemplateError(f"{path}: {str(e).replace(f'{where}.', '')}") from None
     return given
 
 
