@@ -121,6 +121,11 @@ def config_pool_listed(name: str) -> str:
     return f"mcp/{name}"
 
 
+def config_pool_of(listed: str) -> str:
+    """The config pool that is listed so; "" where it is none."""
+    return listed.removeprefix("mcp/") if listed.startswith("mcp/") else ""
+
+
 def config_rollout_id(cluster: str, pool: str, config: str) -> str:
     return f"configrollout/{cluster}/{pool}/{config}"
 

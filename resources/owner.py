@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from resources.base import Name, Value, cut
-from resources.names import config_pool_id, machine_id
+from resources.names import config_pool_id, config_pool_of, machine_id
 
 
 @dataclass(frozen=True)
@@ -139,20 +139,14 @@ def workflows_of_owners() -> list[str]:
 
 # -- who hears a cluster's news, besides owners -----------------------------------------------------------------------
 
-_CONFIG_POOL = "machineconfigpool"
-
-
-def config_pool_listener(name: str) -> str:
-    """The name of a config pool among those that hear their cluster's news. It owns no machine."""
-    return f"{_CONFIG_POOL}/{name}"
-
 
 def listener_id(cluster: str, listener: str) -> str:
-    """The workflow id of one that hears a cluster's news: an owner, as `Owner.listed`, or a config pool."""
-    word, _, name = listener.partition("/")
-    return config_pool_id(cluster, name) if word == _CONFIG_POOL and name else Owner.read(listener).workflow_id(cluster)
+    """The workflow id of one that hears a cluster's news: an owner, as `Owner.listed`, or a config pool, which owns no
+    machine."""
+    pool = config_pool_of(listener)
+    return config_pool_id(cluster, pool) if pool else Owner.read(listener).workflow_id(cluster)
 
 
 def listener_words(listener: str) -> str:
-    word, _, name = listener.partition("/")
-    return f"config pool {name}" if word == _CONFIG_POOL and name else str(Owner.read(listener))
+    pool = config_pool_of(listener)
+    return f"config pool {pool}" if pool else str(Owner.read(listener))

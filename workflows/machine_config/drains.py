@@ -12,10 +12,10 @@ from workflows.machine_config.pool_entity import ConfigPoolEntity, DrainCall
 
 with workflow.unsafe.imports_passed_through():
     from activities.drain.configs import ConfigDrainActivities
-    from planners.machine_config.view import ConfigPoolView
     from resources.calls.machine_config import ConfigDrainInput, NodeRef
     from resources.machine_config.keys import DRAIN_VERB
     from resources.machine_config.state import ConfigDrain
+    from resources.machine_config.view import ConfigPoolView
     from resources.names import drain_queue
 
 AGAIN = timedelta(minutes=1)

@@ -129,6 +129,9 @@ class ConfigEntity(Entity):
                 self.note(wait.reason, wait.message)
         s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in waits]
 
+    def waits_only(self, reason: str, message: str) -> None:
+        self.keep_waits((Wait(reason, message),))
+
     def due_then(self, name: str) -> bool:
         """Whether a deadline has passed, which is cleared then."""
         if self.due(name):

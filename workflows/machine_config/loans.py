@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -93,14 +93,17 @@ def return_again(pool: ConfigPoolEntity) -> None:
     for machine, owner in sorted(s.returning.items()):
         back = Borrowing(machine=machine, borrower=s.name, time=workflow.now())
         handle = workflow.get_external_workflow_handle(Owner.read(owner).workflow_id(s.cluster))
-        send = partial(handle.signal, "give_back", back)
-        pool.signal(partial(_returned, pool, machine, send), failed=lambda _, m=machine: s.returning.pop(m, None))
+        send = partial(_return, pool, machine, partial(handle.signal, "give_back", back))
+        pool.signal(send, failed=partial(_forget, pool, machine))
 
 
-async def _returned(pool: ConfigPoolEntity, machine: str, send: partial[object]) -> None:
-    await send()  # type: ignore[misc]
-    if machine not in pool.s.loans:
-        pool.s.returning.pop(machine, None)
+async def _return(pool: ConfigPoolEntity, machine: str, send: Callable[[], Awaitable[None]]) -> None:
+    await send()
+    _forget(pool, machine)
+
+
+def _forget(pool: ConfigPoolEntity, machine: str, _: str = "") -> None:
+    pool.s.returning.pop(machine, None)
 
 
 def again(pool: ConfigPoolEntity) -> None:

@@ -40,6 +40,8 @@ SELECTED = timedelta(minutes=1)
 BACKWARDS = timedelta(minutes=5)
 """How long an older look than the last one is refused. After that the API server is taken for another one: somebody has
 restored it from a backup, and its versions begin again from there."""
+AGAIN = timedelta(seconds=30)
+"""When machines are looked up again that could not all be found."""
 KEPT = 1000
 """How many nodes a look names by request."""
 
@@ -98,8 +100,9 @@ async def _attempt(pool: ConfigPoolEntity, call: Coroutine[Any, Any, R]) -> R | 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-async def _read(pool: ConfigPoolEntity) -> ConfigPoolView:
-    """A fresh look. Where pools select by machines, what was looked up last may no longer hold."""
+async def _read(pool: ConfigPoolEntity) -> ConfigPoolView | None:
+    """A fresh look. Where pools select by machines, what was looked up last may no longer hold. None: it is not known
+    whose some nodes are."""
     s = pool.s
     view = await _list(pool)
     old = s.selected is None or workflow.now() - s.selected >= SELECTED
@@ -109,14 +112,17 @@ async def _read(pool: ConfigPoolEntity) -> ConfigPoolView:
     for selection in view.selections:
         found = await pool.call(
             ConfigActivities.select_machines,
-            SelectMachinesInput(
-                cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set
-            ),
+            SelectMachinesInput(cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set),
             queue=pool.in_client,
             summary=f"find the machines that pool {selection.pool} selects",
         )
         if found.trouble:
-            pool.note_news("MachinesNotFound", f"the machines of pool {selection.pool}: {found.trouble}")
+            words = f"the machines of pool {selection.pool}: {found.trouble}"
+            pool.note_news("MachinesNotFound", words)
+            if selection.selector is not None:  # some are not known: their nodes might be taken for another pool's
+                pool.waits_only("MachinesNotFound", words)
+                pool.no_later("look", workflow.now() + AGAIN)
+                return None
         for machine in found.machines:
             machines.setdefault(machine, []).append(selection.pool)
     s.machines = {machine: ",".join(sorted(pools)) for machine, pools in machines.items()}

@@ -1,8 +1,8 @@
 """MachineConfigPoolWorkflow: the nodes of one MachineConfigPool, which are given its rendered config a few at a time.
 
-Identity: `machineconfigpool/<cluster>/<pool>`. Started by the cluster's MachineConfigsWorkflow, or by a person with plain
-JSON. Ends when the object is gone, or nobody looks after the cluster's machine configs any longer. The object says what
-is wanted (spec.paused, spec.maxUnavailable); this workflow decides when, and asks nobody for an intent of its own.
+Identity: `machineconfigpool/<cluster>/<pool>`. Started by the cluster's MachineConfigsWorkflow, or by a person with
+plain JSON. Ends when the object is gone, or nobody looks after the cluster's machine configs any longer. The object
+says what is wanted (spec.paused, spec.maxUnavailable); this workflow decides when.
 Source: seed 004 (UpdateController).
 """
 
@@ -26,8 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.fleet.lending import LendAnswer
     from resources.intents import Intent
     from resources.machine_config.state import ConfigRolloutOutcome, MachineConfigPoolState
-    from resources.names import cluster_id, config_pool_id
-    from resources.owner import config_pool_listener
+    from resources.names import cluster_id, config_pool_id, config_pool_listed
     from workflows.fleet.entity import PATIENCE
 
 
@@ -69,11 +68,13 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         await drains.collect(self)
         await story.tell(self)
         await self.until(
-            lambda: self.s.gone
-            or self.winding_up
-            or drains.are_over(self)
-            or story.due(self)
-            or any(map(self.due, ("look", "news", "drains", "story"))),
+            lambda: (
+                self.s.gone
+                or self.winding_up
+                or drains.are_over(self)
+                or story.due(self)
+                or any(map(self.due, ("look", "news", "drains", "story")))
+            ),
             NEVER,
         )
 
@@ -86,7 +87,7 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         loans.give_back(self, sorted(s.loans))
         if s.registered:
             handle = workflow.get_external_workflow_handle(cluster_id(s.cluster))
-            self.signal(partial(handle.signal, "forget_pool", config_pool_listener(s.name)))
+            self.signal(partial(handle.signal, "forget_pool", config_pool_listed(s.name)))
         self.deadlines.clear()
         while s.former:
             await story.last(self)
@@ -102,7 +103,7 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         self.registering = True
         handle = workflow.get_external_workflow_handle(cluster_id(s.cluster))
         s.registered = True
-        self.signal(partial(handle.signal, "register_pool", config_pool_listener(s.name)), failed=self._not_registered)
+        self.signal(partial(handle.signal, "register_pool", config_pool_listed(s.name)), failed=self._not_registered)
 
     def _not_registered(self, _: str) -> None:
         self.s.registered = False
@@ -149,7 +150,9 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
     def _remove(self, intent: Intent) -> str:
         self.s.gone = True
         by = f" by {intent.requested_by}" if intent.requested_by else ""
-        self.note("ConfigPoolRemoved", f"it is no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}")
+        self.note(
+            "ConfigPoolRemoved", f"it is no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}"
+        )
         return f"config pool {self.s.name} is no longer looked after; its nodes stay as they are"
 
     remove = intent(Intent, _remove)
@@ -184,7 +187,7 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         s = self.s
         values = {
             at.CLUSTER: s.cluster,
-            at.POOL: config_pool_listener(s.name),
+            at.POOL: config_pool_listed(s.name),
             at.PHASE: phase_of(s),
             at.REASON: "InternalError" if s.parked else s.waits[0].reason if s.waits else None,
         }

@@ -1,8 +1,8 @@
-"""ConfigRolloutWorkflow: the story of one rendered config on its way over a pool's nodes, for people: how far it is, which
-node began when and how it ended.
+"""ConfigRolloutWorkflow: the story of one rendered config on its way over a pool's nodes, for people: how far it is,
+which node began when and how it ended.
 
-Identity: `configrollout/<cluster>/<pool>/<rendered config>`. Started by the pool's workflow, which decides everything and
-tells it here. Ends when the pool says how it ended.
+Identity: `configrollout/<cluster>/<pool>/<rendered config>`. Started by the pool's workflow, which decides everything
+and tells it here. Ends when the pool says how it ended.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ with workflow.unsafe.imports_passed_through():
         ConfigRolloutResult,
         ConfigRolloutState,
     )
-    from resources.names import config_rollout_id
-    from resources.owner import config_pool_listener
+    from resources.names import config_pool_listed, config_rollout_id
 
 
 @workflow.defn
@@ -132,7 +131,7 @@ class ConfigRolloutWorkflow(Entity):
         s = self.s
         values = {
             at.CLUSTER: s.cluster,
-            at.POOL: config_pool_listener(s.pool),
+            at.POOL: config_pool_listed(s.pool),
             at.PHASE: self._phase(),
             at.REASON: s.waits[0].reason if s.waits else None,
         }

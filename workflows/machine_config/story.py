@@ -16,7 +16,6 @@ with workflow.unsafe.imports_passed_through():
     from activities.temporal.configs import ConfigActivities
     from planners.machine_config.pool import STALLED
     from planners.machine_config.status import complete
-    from planners.machine_config.view import ConfigPoolView
     from resources.journal import Happening
     from resources.machine_config.state import (
         ConfigRolloutEnd,
@@ -25,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         ConfigRolloutState,
         ConfigStory,
     )
+    from resources.machine_config.view import ConfigPoolView
     from resources.names import config_rollout_id
 
 UNTOLD_KEPT = 100
@@ -63,9 +63,7 @@ def _clocked(story: ConfigStory, held: bool) -> ConfigStory:
     return story.model_copy(update={"held_since": None, "progress_at": story.progress_at + (now - story.held_since)})
 
 
-def over(
-    pool: ConfigPoolEntity, message: str, outcome: ConfigRolloutOutcome = ConfigRolloutOutcome.FAILED
-) -> None:
+def over(pool: ConfigPoolEntity, message: str, outcome: ConfigRolloutOutcome = ConfigRolloutOutcome.FAILED) -> None:
     """Ends the story, if there is one."""
     s = pool.s
     if s.story is None:
