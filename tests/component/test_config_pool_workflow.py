@@ -143,7 +143,7 @@ async def test_a_new_run_goes_on_where_the_former_was(configs: Configs) -> None:
     await configs.start()
     await configs.when(lambda s: "n0" in s.reservations, "one begins")
     run = (await configs.handle.describe()).run_id
-    await configs.handle.execute_update("renew", Intent(id="r"))
+    await configs.handle.signal("renew", Intent(id="r"))
     await eventually(configs.handle.describe, lambda d: d.run_id != run, "a new run")
     assert set((await configs.state()).reservations) == {"n0"}
     configs.stands = False
@@ -173,7 +173,7 @@ async def test_a_frozen_cluster_begins_nothing(configs: Configs) -> None:
     await configs.start()
     await configs.when(lambda s: "n0" in s.reservations, "one begins")
     now = datetime.now(UTC)
-    freeze = Freeze(since=now, until=now + timedelta(hours=1), requested_by="ada", reason="a holiday")
+    freeze = Freeze(time=now, until=now + timedelta(hours=1), requested_by="ada", reason="a holiday")
     await configs.handle.signal("cluster_news", ClusterNews(time=now, freeze=freeze))
     configs.stands = False
     await configs.when(lambda s: not s.reservations and s.counts.done == 1, "it finishes")
@@ -215,7 +215,7 @@ async def test_what_fails_is_said_and_tried_again(configs: Configs, temporal: Wo
     configs.pool()
     configs.put(*old_nodes(1))
     await configs.start()
-    assert await configs.waits("ConfigCallFailed") == "nodes is forbidden"
+    assert await configs.noted("ConfigCallFailed") == "nodes is forbidden"
     await configs.updated()
     assert not (await configs.state()).waits
 
