@@ -13,6 +13,7 @@ COPY planners ./planners
 COPY resources ./resources
 COPY simulator ./simulator
 COPY starter ./starter
+COPY templates ./templates
 COPY workflows ./workflows
 RUN /opt/hostler/bin/pip install --no-cache-dir --no-deps . && /opt/hostler/bin/pip uninstall --yes pip setuptools
 
