@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -29,17 +30,31 @@ async def tell_of(kube: Kube, found: dict[str, Any], whose: str, story: Iterable
     """Likewise for an object without a namespace. `whose`: two happenings at the same time are the same only if this
     and their reasons are."""
     for happening in story:
-        try:
-            await kube.create(f"/api/v1/namespaces/{NAMESPACE}/events", _event(found, whose, happening))
-        except KubeError as e:
-            if e.status != 409:  # told before
-                activity.logger.warning("Event %s not written: %s", happening.reason, e.message)
+        time, reason = happening.time, happening.reason
+        identity = f"{whose}/{time.isoformat()}/{reason}"
+        await _write(kube, _event(found, identity, time, reason, happening.message, is_warning(reason)))
 
 
-def _event(found: dict[str, Any], whose: str, happening: Happening) -> dict[str, Any]:
-    metadata = found["metadata"]
-    identity = f"{whose}/{happening.time.isoformat()}/{happening.reason}"
-    time = happening.time.strftime("%Y-%m-%dT%H:%M:%SZ")
+async def tell_as(
+    kube: Kube, found: dict[str, Any], time: datetime, reason: str, message: str, *, warning: bool
+) -> None:
+    """One Event that is in no story. It has the same name where the same is said in the same hour."""
+    identity = f"{found['metadata']['uid']}/{time:%Y-%m-%dT%H}/{reason}/{message}"
+    await _write(kube, _event(found, identity, time, reason, message, warning))
+
+
+async def _write(kube: Kube, event: dict[str, Any]) -> None:
+    try:
+        await kube.create(f"/api/v1/namespaces/{NAMESPACE}/events", event)
+    except KubeError as e:
+        if e.status != 409:  # told before
+            activity.logger.warning("Event %s not written: %s", event["reason"], e.message)
+
+
+def _event(
+    found: dict[str, Any], identity: str, at: datetime, reason: str, message: str, warning: bool
+) -> dict[str, Any]:
+    metadata, time = found["metadata"], at.strftime("%Y-%m-%dT%H:%M:%SZ")
     about = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": metadata["name"]}
     return {
         "apiVersion": "v1",
@@ -48,9 +63,9 @@ def _event(found: dict[str, Any], whose: str, happening: Happening) -> dict[str,
         "metadata": {"name": f"{metadata['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"},
         # The uid: kubectl describe looks Events up by it.
         "involvedObject": {**about, "uid": metadata["uid"]},
-        "reason": happening.reason,
-        "message": happening.message[:1024],
-        "type": "Warning" if is_warning(happening.reason) else "Normal",
+        "reason": reason,
+        "message": message[:1024],
+        "type": "Warning" if warning else "Normal",
         "source": {"component": COMPONENT},
         "firstTimestamp": time,
         "lastTimestamp": time,

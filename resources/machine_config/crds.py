@@ -23,7 +23,6 @@ from resources.machine_config.objects import (
     CONFIG_MODELS,
     ConfigObject,
     ControllerConfig,
-    ControllerConfigSpec,
     KubeletConfig,
     MachineConfig,
     MachineConfigPool,
@@ -36,8 +35,6 @@ _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that are the API server's own: no schema may say more of them."""
 _CHOSEN_BY = ("machineSelector", "nodeSelector", "machineSetRef")
-OPEN = (ControllerConfigSpec,)
-"""Models of which other fields are kept too."""
 PERCENT = "^(100|[1-9]?[0-9])%$"
 MORE: dict[tuple[type[BaseModel], str], Schema] = {
     (MachineConfigPoolSpec, "max_unavailable"): {"minimum": 0, "pattern": PERCENT},
@@ -127,7 +124,7 @@ def _object(model: type[BaseModel]) -> Schema:
         "type": "object",
         **({"required": required} if required else {}),
         "properties": dict(_properties(model)),
-        **(_ANYTHING if model in OPEN else {}),
+        **(_ANYTHING if getattr(model, "OPEN", False) else {}),
         **MORE.get((model, ""), {}),
     }
 

@@ -31,6 +31,8 @@ from resources.control_plane.manifest import MACHINE_TYPE
 from resources.docstrings import field_words, model_words
 from resources.effects import Effect, effects
 from resources.machine.state import Status
+from resources.machine_config.keys import API as MACHINE_CONFIG_API
+from resources.machine_config.objects import CONFIG_MODELS
 from resources.manifests import KINDS
 from resources.names import API_VERSION, OWN_API_VERSION
 from resources.settings import Settings
@@ -54,10 +56,15 @@ VERSIONS = {
     **dict.fromkeys(("Machine", "MachineClass", "MachineDeployment"), API_VERSION),
     **dict.fromkeys(("WorkerPool", "Infrastructure"), OWN_API_VERSION),
     "ControlPlaneMachineSet": OPENSHIFT_API,
+    **dict.fromkeys(CONFIG_MODELS, MACHINE_CONFIG_API),
     "Secret": "v1",
 }
 ALIASES = {
-    **dict.fromkeys(("mc", "machines"), "Machine"),
+    "machines": "Machine",
+    **dict.fromkeys(("mc", "machineconfigs"), "MachineConfig"),
+    **dict.fromkeys(("mcp", "machineconfigpools", "machinepool"), "MachineConfigPool"),
+    "kubeletconfigs": "KubeletConfig",
+    "controllerconfigs": "ControllerConfig",
     **dict.fromkeys(("mcc", "class", "classes", "machineclasses"), "MachineClass"),
     **dict.fromkeys(("mcd", "pool", "pools", "machinedeployments"), "MachineDeployment"),
     **dict.fromkeys(("wp", "workerpools"), "WorkerPool"),

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import yaml
-from kubekit import DEFINITIONS, KubeTarget, Obj
+from kubekit import DEFINITIONS, MERGE, KubeTarget, Obj
 from lifekit import eventually
 from paths import ROOT
 
@@ -21,16 +21,39 @@ def path(kind: ConfigKind, name: str = "") -> str:
 
 async def install_kinds(kube: KubeTarget) -> None:
     """Does what `kubectl apply -f deploy/crds` does, and waits until the kinds are served."""
-    for file in sorted(CRDS.glob("*.yaml")):
-        for definition in yaml.safe_load_all(file.read_text()):
-            answer = await kube.call("POST", DEFINITIONS, definition)
-            assert answer.status in (201, 409), answer
+    definitions = [d for file in sorted(CRDS.glob("*.yaml")) for d in yaml.safe_load_all(file.read_text())]
 
     async def served() -> bool:
+        for definition in definitions:  # one of a former test may be on its way out
+            await kube.call("POST", DEFINITIONS, definition)
+        found = await asyncio.gather(*(kube.call("GET", f"{DEFINITIONS}/{d['metadata']['name']}") for d in definitions))
+        if any(f.status != 200 or "deletionTimestamp" in f.body["metadata"] for f in found):
+            return False
         answers = await asyncio.gather(*(kube.call("GET", path(kind)) for kind in CONFIG_KINDS))
         return all(answer.status == 200 for answer in answers)
 
     await eventually(served, what="the kinds of machine configs served")
+
+
+async def remove_all(kube: KubeTarget) -> None:
+    """Removes every object of the kinds, with what protects it."""
+    for kind in CONFIG_KINDS:
+        for found in (await kube.get(path(kind)))["items"]:
+            name = found["metadata"]["name"]
+            await kube.call("PATCH", path(kind, name), {"metadata": {"finalizers": None}}, content_type=MERGE)
+            await kube.call("DELETE", path(kind, name))
+
+
+def examples() -> list[Obj]:
+    """The manifests of examples/machine-configs."""
+    files = sorted((ROOT / "examples" / "machine-configs").glob("*.yaml"))
+    return [d for file in files for d in yaml.safe_load_all(file.read_text())]
+
+
+async def create(kube: KubeTarget, *objects: Obj) -> None:
+    kinds = {kind.kind: kind for kind in CONFIG_KINDS}
+    for one in objects:
+        await kube.create(path(kinds[one["kind"]]), one)
 
 
 def config(name: str, role: str = "worker", **spec: Any) -> Obj:
