@@ -46,23 +46,23 @@ AsOption = Annotated[
 MachineArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=candidates.kinds(MACHINE)
+        metavar="KIND", help="machine; also machines, machine/NAME.", autocompletion=candidates.kinds(MACHINE)
     ),
 ]
 MachineOrPoolArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool or controlplane; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane"),
+        help="machine, pool, controlplane or mcp; also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "mcp"),
     ),
 ]
 KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool, controlplane, class or cluster; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER),
+        help="machine, pool, controlplane, class, cluster or mcp (but not to delete); also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER, "mcp"),
     ),
 ]
 NameArgument = Annotated[
