@@ -20,7 +20,8 @@ from activities.clock import ServerClock
 from activities.kube.client import Kube, KubeError, Object, segment
 from activities.kube.events import tell_as
 from activities.kube.looks import PAGE, every_node, pages
-from planners.machine_config.picture import Change, Changes, Event, Options, Picture, Trouble
+from planners.machine_config import picture as of
+from planners.machine_config.picture import ConfigChange, ConfigChanges, ConfigEvent, Picture, RenderOptions
 from planners.machine_config.reconcile import plan
 from resources.base import few
 from resources.calls.machine_config import ConfigTrouble, PoolBrief, SyncInput, SyncOutput
@@ -66,8 +67,8 @@ class ConfigRenderActivities(Activities):
         return await Rendering(kube, options(given), templates(self.deps.settings, given)).run()
 
 
-def options(given: MachineConfigSettings) -> Options:
-    return Options(
+def options(given: MachineConfigSettings) -> RenderOptions:
+    return RenderOptions(
         worker_first=given.worker_first,
         feature_gates=given.feature_gates,
         keep_rendered=given.keep_rendered,
@@ -89,7 +90,7 @@ _shipped = functools.cache(shipped)
 @dataclass
 class Rendering:
     kube: Kube
-    options: Options
+    options: RenderOptions
     templates: Mapping[str, str]
     clock: ServerClock = field(default_factory=ServerClock)
     written: list[str] = field(default_factory=list)
@@ -99,7 +100,7 @@ class Rendering:
     """What Nodes name, once it was read: only where something would be collected otherwise."""
 
     async def run(self) -> SyncOutput:
-        picture, wanted = Picture(), Changes()
+        picture, wanted = Picture(), ConfigChanges()
         for count in range(ROUNDS):
             picture = await self._look()
             wanted = plan(picture, self.options, self.clock.now())
@@ -142,7 +143,7 @@ class Rendering:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def _write(self, todo: Iterable[Change]) -> bool:
+    async def _write(self, todo: Iterable[ConfigChange]) -> bool:
         """Makes the changes in their order. False where somebody else was faster: then all is read again, and what is
         left of the batch is decided anew."""
         for change in todo:
@@ -159,7 +160,7 @@ class Rendering:
             self.written.append(f"{'/'.join(about)}: {change.words}")
         return True
 
-    async def _make(self, change: Change) -> None:
+    async def _make(self, change: ConfigChange) -> None:
         path = f"{_path(change.kind)}/{segment(change.name)}"
         if change.verb == "create":
             await self.kube.create(_path(change.kind), dict(change.body))
@@ -170,7 +171,7 @@ class Rendering:
             preconditions = {"uid": change.uid, "resourceVersion": change.resource_version}
             await self.kube.delete(path, {"preconditions": preconditions})
 
-    async def _tell(self, picture: Picture, events: Iterable[Event]) -> None:
+    async def _tell(self, picture: Picture, events: Iterable[ConfigEvent]) -> None:
         now = self.clock.now()
         there = {
             _about(kind, found["metadata"]["name"]): found
@@ -186,7 +187,7 @@ class Rendering:
             if found := there.get(_about(event.kind, event.name)):
                 await tell_as(self.kube, dict(found), now, event.reason, event.message, warning=event.warning)
 
-    def _output(self, picture: Picture, troubles: Iterable[Trouble]) -> SyncOutput:
+    def _output(self, picture: Picture, troubles: Iterable[of.ConfigTrouble]) -> SyncOutput:
         found = [
             ConfigTrouble(about="/".join(_about(t.kind, t.name)), reason=t.reason, message=t.message) for t in troubles
         ]

@@ -68,7 +68,7 @@ class ConfigActivities(Activities):
         )
 
     @activity.defn
-    async def find_owners(self, input: FindOwnersInput) -> FindOwnersOutput:
+    async def find_owners_of_machines(self, input: FindOwnersInput) -> FindOwnersOutput:
         """Says whose the machines are, by the server's own records."""
 
         async def owner(name: str) -> str:

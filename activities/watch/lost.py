@@ -90,7 +90,10 @@ class Lost:
             if found is not None and found.status is WorkflowExecutionStatus.RUNNING:
                 continue
             state = MachineConfigsState(
-                name=name, queue_prefix=self.deps.settings.queue_prefix, timings=self.deps.settings.timings
+                name=name,
+                queue_prefix=self.deps.settings.queue_prefix,
+                timings=self.deps.settings.timings,
+                render_delay=given.machine_configs.render_delay,
             )
             await self.deps.client.start_workflow(
                 CONFIGS,

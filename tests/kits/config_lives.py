@@ -204,8 +204,8 @@ class Configs:
         return ConfigDrainOutput(answered=True)
 
     @activity.defn
-    async def find_owners(self, input: FindOwnersInput) -> FindOwnersOutput:
-        self._done("find_owners", input)
+    async def find_owners_of_machines(self, input: FindOwnersInput) -> FindOwnersOutput:
+        self._done("find_owners_of_machines", input)
         return FindOwnersOutput(owners={m: self.owners.get(m, "") for m in input.machines})
 
     @activity.defn
@@ -234,7 +234,12 @@ class Configs:
     @contextlib.asynccontextmanager
     async def worker(self, strict: bool = False, activities: bool = True) -> AsyncIterator[None]:
         real = ConfigActivities(self.deps)
-        client = [real.start_config_pools, real.start_config_rollout, self.find_owners, self.select_machines]
+        client = [
+            real.start_config_pools,
+            real.start_config_rollout,
+            self.find_owners_of_machines,
+            self.select_machines,
+        ]
         nodes = [self.read_config_pool, self.target_config_nodes, self.set_update_taints, self.write_pool_status]
         queues: dict[str, list[Callable[..., Any]]] = {
             cluster_queue(self.cluster, self.cluster): [*nodes, self.sync_configs],

@@ -27,7 +27,7 @@ async def find(pool: ConfigPoolEntity, machines: Sequence[str]) -> None:
     """Finds whose machines they are. One without a workflow belongs to nobody."""
     s = pool.s
     found = await pool.call(
-        ConfigActivities.find_owners,
+        ConfigActivities.find_owners_of_machines,
         FindOwnersInput(cluster=s.cluster, machines=list(machines)),
         queue=pool.in_client,
         summary=f"find the owners of {some(len(machines))} ({named(list(machines))})",
