@@ -102,6 +102,10 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "MarkNodes": (2, Kind.HAPPENING),
     "LiftHold": (1, Kind.HAPPENING),
     "Act": (2, Kind.HAPPENING),
+    "GiveConfig": (2, Kind.HAPPENING),
+    "ConfigTrouble": (2, Kind.WAIT),
+    "RenderRefused": (0, Kind.WAIT),
+    "Link": (2, Kind.WAIT),
 }
 """Only in an owner's plan: elsewhere these words mean something else."""
 PRESERVATION: dict[str, tuple[int | str, Kind]] = {
@@ -178,7 +182,7 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and how it is met, where the call says one."""
     name = _name(call.func)
     words = SAID
-    if file.startswith(("planners/pool/", "planners/fleet/", "planners/control_plane/")):
+    if file.startswith(("planners/pool/", "planners/fleet/", "planners/control_plane/", "planners/machine_config/")):
         words = {**SAID, **POOL}
     elif file == "planners/machine/preservation.py":
         words = {**SAID, **PRESERVATION}
