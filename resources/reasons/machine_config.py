@@ -354,6 +354,12 @@ CONFIG_STEPS: dict[str, Reason] = {
     "ConfigRolloutUntold": Reason(
         Kind.HAPPENING, "The workflow of a rollout could not be told; the rollout itself goes on."
     ),
+    "ObjectUnreadable": Reason(
+        Kind.HAPPENING,
+        "An object of the API server cannot be read, and counts as if it were not there.",
+        do="Correct the object that the message names: `kubectl edit` it.",
+        warning=True,
+    ),
     "ConfigWritten": Reason(Kind.HAPPENING, "Rendering made, changed or deleted an object of the API server."),
     "ConfigsRemoved": Reason(Kind.HAPPENING, "The cluster's machine configs are no longer looked after."),
 }

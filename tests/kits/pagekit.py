@@ -72,6 +72,7 @@ FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted
 SAID: dict[str, tuple[int | str, Kind]] = {
     "waiting": (0, Kind.WAIT),
     "waits_for": (0, Kind.WAIT),
+    "waits_only": (0, Kind.WAIT),
     "fail": (1, Kind.FAILURE),
     "condition": (1, Kind.CONDITION),
     "enter": (1, Kind.HAPPENING),
@@ -181,6 +182,8 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and how it is met, where the call says one."""
     name = _name(call.func)
+    if name == "condition" and file.startswith("planners/machine_config/"):
+        return None  # it reads one of an object
     words = SAID
     if file.startswith(("planners/pool/", "planners/fleet/", "planners/control_plane/", "planners/machine_config/")):
         words = {**SAID, **POOL}
