@@ -71,8 +71,8 @@ APART = (
     "test_matrix_control_plane.py",
     "test_matrix_pool.py",
 )
-"""Files to keep apart: each has ten processes that keep two cores busy. The longest comes first. Two of them side by side
-starve each other, and whatever else runs."""
+"""Files to keep apart: each has ten processes that keep two cores busy, and two of them side by side starve each other
+and whatever else runs. The longest comes first."""
 
 
 DEADLOCK = 30
