@@ -21,6 +21,7 @@ class Markdown(str):
     __slots__ = ()
 
 
+_SPACES, _TICKS = re.compile(r"\s+"), re.compile("`+")
 _MARKS = re.compile(
     r"""
     [\\`*_\[\]<>|&~$^{}\#]           # marks anywhere
@@ -56,7 +57,7 @@ def _begun(text: str) -> str:
 
 def _inline(text: str) -> str:
     """The escaped text within a line: spaces at its ends stay."""
-    return _MARKS.sub(_referred, visible(re.sub(r"\s+", " ", text)))
+    return _MARKS.sub(_referred, visible(_SPACES.sub(" ", text)))
 
 
 def code(text: str) -> Markdown:
@@ -64,7 +65,7 @@ def code(text: str) -> Markdown:
     text = visible(" ".join(text.split()))
     if not text:
         return Markdown()
-    longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+    longest = max((len(ticks) for ticks in _TICKS.findall(text)), default=0)
     fence = "`" * (longest + 1)
     room = " " if longest else ""
     return Markdown(f"{fence}{room}{text}{room}{fence}")

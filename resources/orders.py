@@ -8,6 +8,7 @@ order that lies ahead all the same blocks nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
@@ -81,9 +82,19 @@ def _orders(value: object, path: str = "") -> Iterator[tuple[str, int | datetime
         for n, part in enumerate(value):
             yield from _orders(part, f"{path}.{n}")
     elif isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            found, here = getattr(value, name), f"{path}.{field.alias or name}".lstrip(".")
-            if is_order(field):
-                yield here, found
-            else:
-                yield from _orders(found, here)
+        for name, called, order in _fields(type(value)):
+            found = getattr(value, name)
+            if order:
+                yield f"{path}.{called}".lstrip("."), found
+            elif type(found) not in PLAIN:
+                yield from _orders(found, f"{path}.{called}".lstrip("."))
+
+
+PLAIN = {str, int, float, bool, type(None)}
+"""The types of most fields: what has one of these holds nothing else. A sandbox's isinstance costs much more."""
+
+
+@functools.cache
+def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, bool], ...]:
+    """For each field, its name, what people call it, and whether it is an order."""
+    return tuple((name, field.alias or name, is_order(field)) for name, field in model.model_fields.items())

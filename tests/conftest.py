@@ -51,11 +51,28 @@ LIMIT = 900
 TIERS = ("system", "component", "unit")
 """In the order in which they run: one test of the system takes as long as a file of the others."""
 
-LONG = ("test_inbound.py", "test_replay.py", "test_pool_rollouts.py")
+LONG = (
+    "test_up.py",
+    "test_up_clouds.py",
+    "test_upgrade.py",
+    "test_cli_pools.py",
+    "test_cli_rollout.py",
+    "test_inbound.py",
+    "test_replay.py",
+    "test_pool_rollouts.py",
+)
 """Files of their tier that come first."""
 
-APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
-"""Files to keep apart: each has ten processes that keep two cores busy."""
+APART = (
+    "test_matrix_later.py",
+    "test_compose.py",
+    "test_matrix.py",
+    "test_matrix_clouds.py",
+    "test_matrix_control_plane.py",
+    "test_matrix_pool.py",
+)
+"""Files to keep apart: each has ten processes that keep two cores busy, and two of them side by side starve each other
+and whatever else runs. The longest comes first."""
 
 
 DEADLOCK = 30
@@ -94,9 +111,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long comes first, so that all processes end together."""
     files = sorted(dict.fromkeys(item.path for item in items), key=_rank)
     order = [f for f in files if f.name not in APART]
-    for n, name in enumerate(APART):
-        place = n * len(files) // len(APART)
-        order[place:place] = [f for f in files if f.name == name]
+    apart = [f for name in APART for f in files if f.name == name]
+    slow = sum(_rank(f)[0] < TIERS.index("unit") for f in files)  # in the last tier, one of them would end after all
+    for n, file in enumerate(apart):
+        order.insert(n * slow // len(apart), file)
     items.sort(key=lambda item: order.index(item.path))
     for item in items:
         if SYSTEM in item.path.parents or _real_server(item):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from lifekit import DEADLINE, Stack, eventually, new_stack
+from lifekit import Stack, eventually, new_stack, result_of
 from paths import KITS, ROOT
 from temporalio.testing import WorkflowEnvironment
 
@@ -150,6 +150,6 @@ async def test_a_clock_that_jumps_by_hours_decides_nothing(wrong: Wrong) -> None
     wrong.jump(0)
     failed = await wrong.told("HealthTimeout", "ill")
     assert when(failed, "HealthTimeout") > passed
-    await asyncio.wait_for(stack.started["leaving"].result(), DEADLINE)
+    await result_of(stack.started["leaving"])
     assert stack.leftovers(refused.uid) == {}
     assert (await stack.state("well")).journal == well.journal

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
@@ -20,7 +19,7 @@ from faults.matrix import EVERYTHING, side_by_side
 from faults.pool_flows import Live, live, settled
 from faults.pool_invariants import check_i2, check_pool_i1, check_pool_i6
 from histories import reset, reset_machine, run_of
-from lifekit import DEADLINE, Stack, asked, eventually, new_stack
+from lifekit import Stack, asked, eventually, new_stack, result_of
 from lives import knobs
 from pools.lives import OTHER_IMAGE
 from temporalio import workflow
@@ -125,7 +124,7 @@ async def same(stack: Stack, name: str, before: MachineState, after: MachineStat
         assert after.status.node_name == before.status.node_name
         check_ready(stack, seen)
     await tell(stack, name, "delete", DeleteIntent())
-    await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    await result_of(stack.started[name])
     check_one_at_a_time(stack, name)
     check_i6(stack, seen)
     if before.joined:
@@ -211,7 +210,7 @@ async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
     stack.simulator.call(lambda: stack.cloud.kill(vm))
     if delete:
         await stack.started[name].signal("delete", DeleteIntent(id="before", requested_by="test"))
-        await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+        await result_of(stack.started[name])
     await reset_machine(stack, name, 0.0)
     if not delete:
         after = await stack.phase(Phase.FAILED, name)
@@ -219,7 +218,7 @@ async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
         failure = next(c for c in after.status.conditions if c.type == "Failed")
         assert failure.reason == "VMGone", failure
         await tell(stack, name, "delete", DeleteIntent())
-    result = await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    result = await result_of(stack.started[name])
     assert result.provider_id == before.status.provider_id
     calls = [c for c in stack.calls("RunInstances") if {"Key": TAG_MACHINE, "Value": name} in _tags(c.request)]
     assert {i for c in calls for i in c.result.get("instanceIds", ())} == {vm}, calls

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from classes import LiveClass
-from lifekit import DEADLINE, Stack, asked, end_running, eventually
+from lifekit import Stack, asked, end_running, eventually, result_of
 from pools.lives import machine_handle
 from temporalio.client import WorkflowHandle
 
@@ -94,14 +94,14 @@ class LiveControlPlane:
         names = list((await self.state()).members)
         intent = Intent(id=uuid.uuid4().hex, requested_by="test")
         await self.handle.execute_update("delete", intent, id=intent.id)
-        await asyncio.wait_for(self.handle.result(), DEADLINE)
+        await result_of(self.handle)
         for name in names:
             state = await asked(machine_handle(self.stack, name), "describe")
             assert (state["owner"], state["status"]["phase"], state["deletion"]) == (None, "Running", None)
         for name in names:
             await self.delete(name)
         for name in names:
-            await asyncio.wait_for(machine_handle(self.stack, name).result(), DEADLINE)
+            await result_of(machine_handle(self.stack, name))
 
 
 def check_i14(seen: Watched) -> None:

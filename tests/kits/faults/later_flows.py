@@ -8,7 +8,7 @@ import uuid
 from datetime import timedelta
 
 from histories import reset_machine
-from lifekit import DEADLINE, Stack, eventually
+from lifekit import Stack, eventually, result_of
 from lives import knobs
 
 from faults.flow import Flow, deafen, flow, give, mark, new_name, run_pod, running, template
@@ -258,7 +258,7 @@ async def another_account(stack: Stack) -> None:
     assert not seen.last.vm_gone, f"I5: {name} was believed gone by the word of an account that did not make it"
     assert stack.leftovers(seen.last.uid)["instances"], "nobody else has ended it"
     await give(stack, name, key, value)
-    await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    await result_of(stack.started[name])
     check_i1(stack, seen)
     check_i6(stack, seen)
     await check_i11(stack, machine_id(stack.cluster, name))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
-from lifekit import DEADLINE, Stack, eventually
+from lifekit import Stack, eventually, result_of
 from lives import knobs
 
 from faults.flow import Flow, flow, mark, new_name, running
@@ -232,7 +231,7 @@ async def preserved_when_it_failed(stack: Stack) -> None:
     check_marks(stack, seen)
     assert (kept.status.preserve.since, kept.status.preserve.expiry_time) == from_now(kept)
     expiry = await ends_soon(stack, name)
-    result = await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    result = await result_of(stack.started[name])
     check_i9(result.journal, expiry)
     check_i7(result.journal, "PreserveExpired", expiry)
     check_drained_once(result.journal)

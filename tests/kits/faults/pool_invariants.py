@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -10,7 +9,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any
 
-from lifekit import DEADLINE, examples
+from lifekit import examples, result_of
 from pools.lives import Crowd, Pool
 from temporalio.client import WorkflowFailureError
 
@@ -165,8 +164,8 @@ async def check_ends(watched: Watched, workflows: list[str]) -> None:
     ids = [machine_id(stack.cluster, name) for name, _ in watched.launches()] + workflows
     for id in ids:
         try:
-            await asyncio.wait_for(stack.client.get_workflow_handle(id).result(), DEADLINE)
-        except (TimeoutError, WorkflowFailureError) as e:
+            await result_of(stack.client.get_workflow_handle(id))
+        except (AssertionError, WorkflowFailureError) as e:
             raise AssertionError(f"I6: {id} has not come to its own end: {e!r}") from None
         await check_i11(stack, id)
 

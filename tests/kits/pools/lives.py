@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from lifekit import DEADLINE, Stack, asked, eventually, examples
+from lifekit import DEADLINE, Stack, asked, eventually, examples, result_of
 from lives import knobs
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -126,7 +126,7 @@ class Pool:
         handle = self.stack.client.get_workflow_handle_for(
             RolloutWorkflow.run, rollout_id(self.stack.cluster, self.name, revision)
         )
-        return await asyncio.wait_for(handle.result(), DEADLINE)
+        return await result_of(handle)
 
     # -- what people want ---------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Pool:
 
     async def delete(self) -> None:
         await self.ask("delete", DeleteIntent())
-        await asyncio.wait_for(self.handle.result(), DEADLINE)
+        await result_of(self.handle)
 
     # -- what the cloud says ------------------------------------------------------------------------------------------
 
