@@ -41,6 +41,7 @@ def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> 
         rollout.mark_nodes(draft)
         gates.say_updates(draft)
         brake.say(draft)
+        scale.say_what_lacks(draft)  # last: only where there is nothing else to say
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
     if observed.cluster_paused and draft.steps and not observed.deleted:  # a person who deletes a pool is obeyed
