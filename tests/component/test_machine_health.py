@@ -259,7 +259,7 @@ async def test_an_outage_before_there_is_a_vm_fails_nobody(temporal: WorkflowEnv
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=12)))
     await reason(handle, "OutOfCapacity")
     await temporal.fast_forward(handle, timedelta(minutes=11))
-    waits = await reason(handle, "ProviderUnavailable")
+    waits = await reason(handle, "APIUnreachable")
     assert "creation" not in waits.status.deadlines
     assert "creationTimeout stands still" in waits.status.waiting_for.message
     await temporal.fast_forward(handle, timedelta(minutes=4))

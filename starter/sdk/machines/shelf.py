@@ -96,11 +96,15 @@ class Machines(EntityClient["MachineState"]):
             handle = self._handle(m.name, m.cluster)
             try:
                 with translated():
-                    waiting = (await live.query(handle, self.model)).status.waiting_for
+                    state = await live.query(handle, self.model)
+                    waiting = state.status.waiting_for
                     seen = await live.seen_last(handle) if waiting and waiting.reason == live.DRAINING else ""
             except NoAnswer:
                 silent = True
                 return ""
+            failed = state.create_failure
+            if waiting and failed and state.trouble and waiting.reason != m.reason == state.trouble.reason:
+                return failed.message  # the next try is under way, and says nothing
             return seen or (waiting.message if waiting else "")
 
         asked = [m for m in among if m.reason]
