@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON
     from resources.cluster.accounts import Account
-    from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, ErrorClass, ErrorInfo
+    from resources.errors import API, MISSING_CREDENTIALS, WRONG_ACCOUNT, ErrorClass, ErrorInfo
 
 
 def short(first: timedelta) -> RetryPolicy:
@@ -78,6 +78,8 @@ class Failure:
         """The reason of the wait that follows."""
         if self.kind == WRONG_ACCOUNT:
             return WRONG_ACCOUNT
+        if self.info.silent == API:
+            return "APIRefused" if self.info.error_class is ErrorClass.AUTH else "APIUnreachable"
         return MISSING_CREDENTIALS if self.kind == MISSING_CREDENTIALS else REASON[self.info.error_class]
 
 

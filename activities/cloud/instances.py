@@ -65,7 +65,7 @@ class InstancesActivities(Activities):
             if not look.due or look.reachable is False:
                 await look.probe()
             if not look.due:
-                raise NotYet(f"{len(look.known)} VMs of {input.account.key}", look.pause)
+                raise NotYet(look.words, look.pause)
             await look.run()
         except (DriverError, SecretMissing, KubeError) as e:
             missing = _missing_since(before) if isinstance(e, SecretMissing) else None
@@ -81,7 +81,7 @@ class InstancesActivities(Activities):
             raise NotYet(f"{input.account.key} cannot be listed: {_words(e)}", pause) from None
         await look.reach(True, "")
         await look.remember()
-        words = f"{len(look.known)} VMs of {input.account.key}"
+        words = look.words
         progress(message=words, reachable=True, **look.details(), listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told, owner=look.owner, opened=look.opened)
@@ -136,6 +136,11 @@ class _Look:
         self.due = listed is None or self.clock.started - listed >= input.interval
         self.epoch = int(info.scheduled_time.timestamp() * 1000)
         self.seq = info.attempt * TURN
+
+    @property
+    def words(self) -> str:
+        count = len(self.known)
+        return f"{count} VM{'' if count == 1 else 's'} of {self.input.account.key}"
 
     async def probe(self) -> None:
         """Asks the cloud for a small read. Raises DriverError, transient, when there is no answer. Any answer will do:

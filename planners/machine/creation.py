@@ -22,7 +22,7 @@ from resources.machine.state import (
 )
 from resources.timings import Timings
 
-PASSING_REASONS = frozenset(REASON[c] for c in PASSING)
+PASSING_REASONS = frozenset({*(REASON[c] for c in PASSING), "APIUnreachable", "APIRefused"})
 """Reasons of failures that pass on their own."""
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 """Reasons of a machine whose call is under way: they say nothing about what holds it up."""

@@ -43,6 +43,7 @@ def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> 
         brake.say(draft)
     if not observed.deleted:
         gates.say_approval(draft)
+        scale.say_what_lacks(draft)  # last: only where there is nothing else to say
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
     if observed.cluster_paused and draft.steps and not observed.deleted:  # a person who deletes a pool is obeyed

@@ -13,9 +13,10 @@ from planners.fleet.order import in_deletion_order, preserved, proportional
 from planners.fleet.steps import Create
 from planners.pool import preservation, progress, repair, rollout
 from planners.pool.view import Draft, View
-from planners.words import some
+from planners.words import named, some
 from resources.fleet.member import Vm
 from resources.fleet.revision import Pace
+from resources.machine.state import Phase
 from resources.words import utc
 
 
@@ -113,6 +114,20 @@ def create(draft: Draft) -> None:
         what = "VM" if any(m.vm is Vm.LIVES for m in leaving) else "machine"  # one that may have a VM, or get one
         words = f"{some(need - count)} to be created wait for {some(len(leaving), what)} to be gone"
         draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")
+
+
+def say_what_lacks(draft: Draft) -> None:
+    """Says that some of its machines get no VM, where nothing else does: each tries on its own, and the pool only waits
+    for them."""
+    view = draft.view
+    if not view.observed.lasting or draft.waits or draft.steps:
+        return
+    names = [n for n, m in view.active.items() if m.phase is Phase.CRASH_LOOP_BACK_OFF and m.vm is Vm.UNBORN]
+    if not names:
+        return
+    last = f"; the last try: {view.pace.message}" if pace.refused(view.pace) and view.pace.message else ""
+    words = f"{len(names)} of {some(view.limits.replicas)} have no VM, as their creation fails: {named(sorted(names))}"
+    draft.wait("MachinesWithoutVM", words + last)
 
 
 def _say_why_slow(draft: Draft, speed: Pace, coming: int, rest: int) -> None:

@@ -21,14 +21,15 @@ Do not reset without `--reapply-exclude Signal`: the message would be applied ag
 
 ANY_TIME: dict[str, Reason] = {
     "APIUnreachable": Reason(
-        Kind.CONDITION,
+        Kind.WAIT | Kind.CONDITION,
         "The cluster's API server cannot be reached, so nothing is known of the Node.",
         see="`hostler describe cluster {cluster}`; `hostler doctor`; `kubectl get --raw /readyz`.",
         by_itself=(
             "Hostler notices it within 30 s, even when the server hangs with its connections open: besides the "
             "watch, `/livez` is read every 10 s, and two reads without an answer decide. The outage counts from the "
             "last answer. The watch tries again after 0 to 15 s, without end. No machine becomes Unknown or Failed "
-            "because of it; deadlines that pass in the meantime are confirmed by fresh looks afterwards."
+            "because of it; deadlines that pass in the meantime are confirmed by fresh looks afterwards, and creation "
+            "deadlines stand still."
         ),
         do=(
             "Restore access to it; {doctor} says what fails. In the meantime no machine is failed or "
@@ -38,7 +39,7 @@ ANY_TIME: dict[str, Reason] = {
         warning=True,
     ),
     "APIRefused": Reason(
-        Kind.CONDITION,
+        Kind.WAIT | Kind.CONDITION,
         "The cluster's API server answers, but does not accept the worker's credentials, so nothing is known of "
         "the Node.",
         see="`hostler describe cluster {cluster}`; `hostler doctor`, with the settings of the worker.",

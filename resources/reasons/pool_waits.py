@@ -113,6 +113,20 @@ POOL_WAITS: dict[str, Reason] = {
         do=("Nothing: it takes seconds for each. After 6 minutes check those that are being created: {look}."),
         worry="After 6 minutes without a new VM: no worker polls the cloud's queue, or the cloud hangs.",
     ),
+    "MachinesWithoutVM": Reason(
+        Kind.WAIT,
+        "Some of the pool's machines have no VM, because their create calls fail; the message names them.",
+        see="`hostler tree pool {pool}` shows the reason of each machine, in the cloud's words.",
+        by_itself=(
+            "Each machine tries again by the class of its error, until it is Failed at its creation deadline and the "
+            "pool replaces it."
+        ),
+        do=(
+            "Nothing, if it is capacity that passes. What each machine lacks: `hostler get machines --pool {pool} -o "
+            "wide`; another machine type or zone is set in the class."
+        ),
+        worry="When their reason asks for a person: quota, rights, or a class that the cloud refuses.",
+    ),
     "MachinesNeverJoin": Reason(
         Kind.WAIT,
         "Three machines in a row, or one in twenty in a large pool, failed before they were Running, so the "

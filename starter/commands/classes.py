@@ -14,6 +14,7 @@ from starter.commands.rows import AGE, Column, Listing, key_of, listed, phase_st
 
 if TYPE_CHECKING:
     from resources.machine_class.state import ClassChange, ClassState
+    from resources.settings import Settings
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
     from starter.sdk.results import ClassDescription, ClassSummary, Json
@@ -124,6 +125,23 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines + _users(state, now) if state is not None else lines
+
+
+async def secrets(settings: Settings, found: ClassDescription) -> list[str]:
+    """What is wrong with the Secrets that a class names: machines of it wait for those that are missing. Where nobody
+    here can see them, why."""
+    from starter.sdk.secrets import CannotLook, look, needed
+
+    state = found.state
+    if state is None or found.ended is not None:
+        return []
+    try:
+        seen = await look(settings, list(needed(settings, state.machine_class)))
+    except CannotLook as e:
+        return [] if e.by_design else ["", f"Whether the Secrets that it names are there is not known: {e}"]
+    lines = [f"  {one} {what}: hostler apply -f SECRET-FILE" for one, what in seen.missing.items()]
+    lines += [f"  {one}: {what}" for one, what in seen.odd.items()]
+    return ["", "Secrets:", *lines] if lines else []
 
 
 def _users(s: ClassState, now: datetime) -> list[str]:

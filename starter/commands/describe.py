@@ -80,7 +80,8 @@ async def _page(client: HostlerClient, which: str, asked: str) -> list[str]:
     if which == CONFIG_POOL:
         return config_pool_lines(await client.config_pools.describe(asked), datetime.now(UTC))
     if which == CLASS:
-        return class_page(await client.classes.describe(asked), datetime.now(UTC))
+        of = await client.classes.describe(asked)
+        return class_page(of, datetime.now(UTC), await classes.secrets(client.connection.settings, of))
     return page(await client.describe(asked), datetime.now(UTC))
 
 
@@ -149,10 +150,10 @@ def config_pool_lines(found: ConfigPoolDescription, now: datetime) -> list[str]:
     return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 
-def class_page(found: ClassDescription, now: datetime) -> list[str]:
-    """The whole answer for a class, as lines."""
+def class_page(found: ClassDescription, now: datetime, secrets: Sequence[str] = ()) -> list[str]:
+    """The whole answer for a class, as lines. `secrets`: what is wrong with those that it names."""
     journal = found.state.journal if found.state else []
-    lines = [*classes.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    lines = [*classes.about(found, now), *secrets, *_pending(found.pending, now), *_journal(journal, now)]
     return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 

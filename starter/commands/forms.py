@@ -22,10 +22,8 @@ T = TypeVar("T")
 
 LABELS = "LABELS"
 """The column of --show-labels."""
-NO_GO = (
-    "Hostler has no Go templates; write -o jsonpath='{.metadata.name}', -o custom-columns=NAME:.metadata.name, or "
-    "pipe -o json into jq"
-)
+GO = {"template": "go-template", "templatefile": "go-template-file"}
+"""kubectl's other names of Go templates."""
 
 
 class Shape(StrEnum):
@@ -39,7 +37,11 @@ class Shape(StrEnum):
 
 
 PLAIN = (Shape.TABLE, Shape.WIDE, Shape.JSON, Shape.YAML, Shape.NAME)
-WORDS = (*PLAIN, "jsonpath=", "jsonpath-file=", "jsonpath-as-json=", "custom-columns=", "custom-columns-file=")
+WORDS = (
+    *PLAIN,
+    *("jsonpath=", "jsonpath-file=", "jsonpath-as-json=", "go-template=", "go-template-file="),
+    *("custom-columns=", "custom-columns-file="),
+)
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ def form_of(text: str) -> Form:
     word, equals, argument = text.removeprefix("=").partition("=")  # kubectl takes `-o=json` too
     if word in PLAIN and not equals:
         return Form(Shape(word))
-    if word in ("go-template", "go-template-file", "template", "templatefile"):
-        raise typer.BadParameter(f"-o {word}: {NO_GO}")
+    word = GO.get(word, word)
     if f"{word}=" not in WORDS:
         hint = did_you_mean(word, [w.rstrip("=") for w in WORDS])
         raise typer.BadParameter(f"-o {word!r} is no output format; it takes {', '.join(WORDS)}{hint}")
     if not argument:
         example = "NAME:.metadata.name" if word.startswith("custom") else "'{.metadata.name}'"
+        example = "'{{.metadata.name}}'" if word == "go-template" else example
         what = "FILE" if word.endswith("-file") else example
         raise typer.BadParameter(f"-o {word} needs its argument: -o {word}={what}")
     from starter import templates
@@ -77,6 +79,10 @@ def form_of(text: str) -> Form:
     try:
         if word.endswith("-file"):
             argument = _read(argument)
+        if word.startswith("go-template"):
+            from starter import gotemplates
+
+            return Form(Shape.TEMPLATE, gotemplates.read(argument))
         if word == "custom-columns":
             return Form(Shape.COLUMNS, columns=templates.custom_columns(argument))
         if word == "custom-columns-file":
@@ -199,7 +205,8 @@ OutputOption = Annotated[
         "-o",
         "--output",
         metavar="FORMAT",
-        help="table, wide, json, yaml, name, jsonpath='{…}', jsonpath-file=FILE, custom-columns=NAME:.path,… or "
+        help="table, wide, json, yaml, name, jsonpath='{…}', jsonpath-file=FILE, go-template='{{…}}', "
+        "go-template-file=FILE, custom-columns=NAME:.path,… or "
         "custom-columns-file=FILE, as kubectl's.",
         autocompletion=forms,
     ),

@@ -184,9 +184,20 @@ async def _show_objects(listings: Sequence[Listing[Any]], form: Form, manner: Ma
 
     single = single and bool(objects)
     if form.shape is Shape.TEMPLATE:
-        say_template(form.render(whole(objects, single=single)))
+        say_template(_rendered(form, whole(objects, single=single)))
     else:
         say_text(dump(objects, form.shape, single=single))
+
+
+def _rendered(form: Form, document: Any) -> str:
+    """The template's text. Raises Refused where the object does not have what it asks for."""
+    from starter.sdk.errors import Refused
+    from starter.templates import TemplateError
+
+    try:
+        return form.render(document)
+    except TemplateError as e:
+        raise Refused(str(e)) from None
 
 
 def _show_columns(objects: Sequence[Json], form: Form, manner: Manner) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityKey
     from starter.sdk.results import Json, Sent
-    from starter.sdk.worker_pools import WorkerPoolListed
+    from starter.sdk.worker_pools import WorkerPoolFound, WorkerPoolListed, ZoneFound
 
 UNWELL = ("Stopped", "Parked", "Deleting", "Rolling", "Paused", "Scaling", "Hibernated")
 """Phases of pools, the most urgent first: a worker pool is as its worst zone."""
@@ -120,11 +120,28 @@ async def page(client: HostlerClient, name: str, now: datetime) -> list[str]:
     ]
     if waits:
         shown = Table(("ZONE", "SINCE", "REASON", "MESSAGE")).lines(waits)
-        lines += ["", "Waits:", *(f"  {line}" for line in shown)]
+        lines += ["", "Waits:", *(f"  {line}" for line in shown), *advice(found)]
     if unused := found.unused:
         names = ", ".join(c.name for c in unused)
         lines += ["", f"Classes that nobody uses any longer, deleted by the next apply: {names}"]
     return [*lines, "", f"More of a zone: hostler describe pool {found.zones[0].name}"]
+
+
+def advice(found: WorkerPoolFound) -> list[str]:
+    """What can be done about each reason, for the first zone that has it: its pool is named in the command."""
+    from resources.reasons import next_step
+
+    zones: dict[str, list[ZoneFound]] = {}
+    for zone in found.zones:
+        for wait in zone.state.waits:
+            zones.setdefault(wait.reason, []).append(zone)
+    lines = []
+    for reason, having in zones.items():
+        first, *others = having
+        also = f" (and so for {', '.join(z.name for z in others)})" if others else ""
+        todo = next_step(reason, found.cluster, first.name, "pool")
+        lines.append(f"  What can be done about {reason}: {todo}{also}")
+    return lines
 
 
 # -- delete -----------------------------------------------------------------------------------------------------------

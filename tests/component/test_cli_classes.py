@@ -248,6 +248,9 @@ async def test_without_a_worker(place: Place) -> None:
     async with place.worker():
         await known(place, "m1")
         printed = yaml.safe_load((await place.run("get", "class", "c1", "-o", "yaml")).ok())
+        shown = (await place.run("describe", "class", "c1")).ok()
+    secrets = shown.partition("\nSecrets:\n")[2].splitlines()
+    assert re.fullmatch(r"  Secret \S+ does not exist in \S.*: hostler apply -f SECRET-FILE", secrets[0]), shown
     assert (printed["metadata"]["generation"], printed["providerSpec"]["vmTags"]) == (2, {"team": "b"})
 
 

@@ -259,7 +259,7 @@ async def test_an_outage_before_there_is_a_vm_fails_nobody(temporal: WorkflowEnv
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=12)))
     await reason(handle, "OutOfCapacity")
     await temporal.fast_forward(handle, timedelta(minutes=11))
-    waits = await reason(handle, "ProviderUnavailable")
+    waits = await reason(handle, "APIUnreachable")
     assert "creation" not in waits.status.deadlines
     assert "creationTimeout stands still" in waits.status.waiting_for.message
     await temporal.fast_forward(handle, timedelta(minutes=4))
@@ -269,6 +269,8 @@ async def test_an_outage_before_there_is_a_vm_fails_nobody(temporal: WorkflowEnv
     (said,) = [h for h in goes_on.journal if h.reason == "CreationGoesOn"]
     left = timedelta(minutes=12) - (waits.silent_since - waits.created)
     assert goes_on.status.deadlines["creation"] == said.time + left
+    until = machines.stubs.called("create_machine")[-1].deadline
+    assert until > goes_on.created + timedelta(minutes=12), "its bootstrap token lives until then"
     await temporal.fast_forward(handle, timedelta(minutes=3))
     failed = await phase(handle, Phase.FAILED)
     assert failed.status.waiting_for.reason == "OutOfCapacity"

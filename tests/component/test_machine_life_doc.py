@@ -56,7 +56,8 @@ def table(heading: str) -> list[list[str]]:
 
 
 JUDGED = find({"planners/machine/health.py": inspect.getsource(judge)}).reasons
-RETRIED = {*REASON.values(), "CredentialsMissing", "WrongAccount", "AttemptIsOver", "NameTaken"}
+SILENT = {"APIUnreachable", "APIRefused"}
+RETRIED = {*REASON.values(), *SILENT, "CredentialsMissing", "WrongAccount", "AttemptIsOver", "NameTaken"}
 ENTERS: dict[tuple[str, str], set[tuple[str, str]]] = {
     ("Phase.PENDING", "'VMAdopted' if output.adopted else 'VMCreated'"): {
         (Phase.PENDING, "VMAdopted"),

@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from planners.waits import REASON
 from resources.attributes import PHASE
 from resources.calls.cloud import CreateOutput, StatusOutput, VmLook
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, WRONG_ACCOUNT, ErrorClass, ErrorInfo
+from resources.errors import API, IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.journal import Happening
 from resources.machine.facts import VmFacts
 from resources.machine.intents import DeleteIntent, RecreateIntent
@@ -139,6 +139,8 @@ def failed_creations() -> dict[str, Exception]:
     secret = ErrorInfo.of(ErrorClass.AUTH, "Secret default/s is missing")
     return {
         **{reason: classified(error_class, last=True) for error_class, reason in REASON.items()},
+        "APIUnreachable": classified(ErrorClass.TRANSIENT, last=True, silent=API),
+        "APIRefused": classified(ErrorClass.AUTH, silent=API),
         "AttemptIsOver": ApplicationError("terminated", info, True, type=IDEMPOTENCY, non_retryable=True),
         "NameTaken": ApplicationError("taken", info, type=NAME_TAKEN, non_retryable=True),
         "CredentialsMissing": ApplicationError("missing", secret, type=MISSING_CREDENTIALS, non_retryable=True),

@@ -20,6 +20,19 @@ from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 
+
+def test_it_says_which_machines_get_no_vm() -> None:
+    """Each tries on its own; the pool's list would show no reason otherwise."""
+    ill = {n: member(2, C, vm=Vm.UNBORN) for n in ("b", "a")}
+    short = look(pool(0, 3) | ill, spec(5))
+    words = "2 of 5 machines have no VM, as their creation fails: a, b"
+    assert [(w.reason, w.message) for w in short.waits] == [("MachinesWithoutVM", words)]
+    refused = Pace(revision=2, window=1, reason="OutOfCapacity", message="a: none left")
+    told = look(pool(0, 3) | ill, spec(5), pace=refused)
+    assert told.waits[0].message == f"{words}; the last try: a: none left"
+    assert not look(pool(0, 3) | ill, spec(5), lasting=False).waits, "a run that began before decides as it did"
+
+
 # -- fenceposts --------------------------------------------------------------------------------------------------------
 
 FENCES: list[tuple[str, int, Any, Any, int, int]] = [

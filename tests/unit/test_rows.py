@@ -244,7 +244,8 @@ def test_kinds_that_are_none(words: str) -> None:
         ("jsonpath={.x", "is not closed"),
         ("json=x", "is no output format"),
         ("custom-columns=A", "write HEADER:.path"),
-        ("go-template={{.x}}", "-o json into jq"),
+        ("go-template", "needs its argument: -o go-template='{{.metadata.name}}'"),
+        ("template={{foo}}", "error parsing template {{foo}}, template: output:1: function 'foo' not defined"),
         ("jsonpath-file=/nowhere/x", "No such file"),
     ],
 )

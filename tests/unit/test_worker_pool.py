@@ -16,12 +16,15 @@ from paths import ROOT
 
 from planners.machine.hot_update import compare
 from planners.worker_pool.expand import Expansion, ZonePlan, expand
+from resources.base import EARLIEST
 from resources.clouds import PROVIDERS, Provider
 from resources.clouds.workers import Unfit
 from resources.effects import Effect
+from resources.fleet.state import FleetWait
 from resources.manifests import ManifestError, WorkerPool, complaints, load_manifests
 from resources.names import WORKER_POOL_ANNOTATION
 from resources.pool.state import PoolState
+from starter.commands.worker_pools import advice
 from starter.sdk.apply.worker_pools import WorkerPoolPlanner, effect_of, field_effects, resolved
 from starter.sdk.worker_pools import WorkerPoolFound, ZoneFound
 
@@ -495,3 +498,15 @@ def test_the_record_is_the_worker_pool_as_it_was_applied() -> None:
     (pool,) = resolved(load_manifests((EXAMPLES / "aws.yaml").read_text(), "f"))
     kept = expand(pool).zones[0].deployment.metadata.annotations[WORKER_POOL_ANNOTATION]
     assert WorkerPool.model_validate_json(kept) == pool
+
+
+def test_each_wait_of_its_zones_says_what_can_be_done() -> None:
+    """Once for each reason, in a command for the first zone's pool."""
+    spec = {"replicas": 1, "template": {"spec": {"class": {"name": "c1"}}}}
+    waits = [FleetWait(reason="Frozen", message="since noon", since=EARLIEST)]
+    states = [PoolState(name=f"w-{zone}", cluster="prod", spec=spec, waits=waits) for zone in "ab"]
+    found = WorkerPoolFound("w", "prod", tuple(ZoneFound(s.name[-1], s) for s in states))
+    assert advice(found) == [
+        "  What can be done about Frozen: `hostler unfreeze pool w-a --cluster prod`, or `hostler unfreeze cluster "
+        "prod` if the cluster is frozen. (and so for w-b)"
+    ]

@@ -26,7 +26,6 @@ with workflow.unsafe.imports_passed_through():
         token_of,
     )
     from planners.provider_spec import spec_hash
-    from resources.base import later
     from resources.calls.cloud import CreateInput, CreateOutput
     from resources.clouds import launch_annotations, provider_key
     from resources.errors import IDEMPOTENCY, IN_PROGRESS, NAME_TAKEN, NOT_WANTED
@@ -80,7 +79,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
             target=machine.target(),
             attempt=number,
             started=state.attempt.started,
-            deadline=later(state.created, state.spec.creation_timeout),
+            deadline=machine.must_be_running_by,
             class_name=state.attempt.machine_class.name,
             generation=state.attempt.machine_class.generation,
             takes=state.takes,

@@ -100,14 +100,17 @@ class Machines(EntityClient["MachineState"]):
             handle = self._handle(m.name, m.cluster)
             try:
                 with translated():
-                    status = (await live.query(handle, self.model)).status
-                    waiting = status.waiting_for if m.reason else None
+                    state = await live.query(handle, self.model)
+                    waiting = state.status.waiting_for if m.reason else None
                     seen = await live.seen_last(handle) if waiting and waiting.reason == live.DRAINING else ""
             except NoAnswer:
                 silent = True
                 return m
             words = seen or (waiting.message if waiting else "")
-            return replace(m, message=words, provider_id=status.provider_id or m.provider_id)
+            failed = state.create_failure
+            if waiting and failed and state.trouble and waiting.reason != m.reason == state.trouble.reason:
+                words = failed.message  # the next try is under way, and says nothing
+            return replace(m, message=words, provider_id=state.status.provider_id or m.provider_id)
 
         return await parallel.each([partial(ask, m) for m in among])
 
