@@ -31,6 +31,8 @@ class FakeEtcd:
     """Names of members, by id."""
     done: list[str] = field(default_factory=list)
     """The changes that were made: `remove node-1`."""
+    down: set[str] = field(default_factory=set)
+    """Names of members that do not answer."""
     fewest: int = 0
     """How few members voted at any time, once there were as many as now and then."""
 
@@ -49,6 +51,9 @@ class FakeEtcd:
         """Every member has the same address, and a path of its own."""
         body = await request.json()
         asked_of, method = request.match_info["member"], request.match_info["method"]
+        lost = len(self.down) >= len(self.voters) / 2
+        if asked_of in self.down or (lost and body.get("linearizable")):
+            return web.json_response({"code": 14, "message": "etcdserver: request timed out"}, status=503)
         try:
             return web.json_response(self._do(method, asked_of, body))
         except LookupError as e:
@@ -57,7 +62,7 @@ class FakeEtcd:
             return web.json_response({"code": 9, "message": str(e)}, status=400)
 
     def _do(self, method: str, asked_of: str, body: dict[str, Any]) -> dict[str, Any]:
-        leader = self.id_of(self.leader)
+        leader = self.id_of(self.leader) if len(self.down) < len(self.voters) / 2 else "0"
         match method:
             case "cluster/member/list":
                 return {"members": [self._member(id, name) for id, name in self.voters.items()]}
@@ -122,7 +127,8 @@ async def fake_etcd(stack: Stack, names: Names) -> AsyncIterator[FakeEtcd]:
 
 
 async def _anybody(etcd: FakeEtcd, request: web.Request) -> web.Response:
-    request.match_info["member"] = etcd.leader
+    """One that is not down answers under the address alone."""
+    request.match_info["member"] = next((name for name in etcd.voters.values() if name not in etcd.down), "")
     return await etcd.answer(request)
 
 
