@@ -18,8 +18,8 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.etcd import EtcdError
 from activities.kube.client import KubeError
+from activities.kube.etcd import EtcdError
 from activities.secrets import SecretMissing
 from drivers.base import NameTaken
 from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount

@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 
 from activities.boundary import NotYet
-from activities.etcd import EtcdError
+from activities.kube.etcd import EtcdError
 from resources.control_plane.etcd import EtcdAct, EtcdChange, EtcdLook, EtcdMember, EtcdView
 from resources.intents import Intent
 from resources.settings import SettingsError

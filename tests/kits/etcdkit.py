@@ -146,7 +146,7 @@ class RealEtcd:
 
     def _member(self, name: str) -> Member:
         address = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
-        _issue(self.folder, name, address)
+        issue(self.folder, name, address)
         return Member(name, address, (_free_port(address), _free_port(address)))
 
     async def _start(self, member: Member, state: str, cluster: str) -> None:
@@ -172,8 +172,8 @@ class RealEtcd:
 async def real_etcd(folder: Path) -> AsyncIterator[RealEtcd]:
     """An etcd without members yet; `client.crt`, `client.key` and `ca.crt` in the folder are a client's."""
     required_assets()
-    _authority(folder)
-    _issue(folder, "client", None)
+    authority(folder)
+    issue(folder, "client", None)
     tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     tls.load_cert_chain(folder / "client.crt", folder / "client.key")
     timeout = aiohttp.ClientTimeout(total=5)
@@ -194,7 +194,7 @@ def _free_port(address: str) -> int:
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
-def _authority(folder: Path) -> None:
+def authority(folder: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd-ca")])
     constraints = x509.BasicConstraints(ca=True, path_length=0)
@@ -202,7 +202,7 @@ def _authority(folder: Path) -> None:
     _write(folder, "ca", made, key)
 
 
-def _issue(folder: Path, name: str, address: str | None) -> None:
+def issue(folder: Path, name: str, address: str | None) -> None:
     """A member's certificate, for server and client alike as kubeadm's are, or without an address a client's."""
     ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     ca_key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 import os
+import random
 import subprocess
 import tempfile
 import threading
@@ -340,13 +341,20 @@ def environment(stack: Stack) -> dict[str, str]:
     return {**os.environ, "HOSTLER_SETTINGS": str(stack.settings_file), "TEMPORAL_ADDRESS": address}
 
 
-def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
+def an_etcd() -> dict[str, Any]:
+    """Settings of an etcd that may come to be (fakeetcd.py): a worker reads them when it starts."""
+    address = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+    files = {"certificate": "etcd/client.crt", "key": "etcd/client.key", "authority": "etcd/ca.crt"}
+    return {"endpoints": [f"https://{address}:2379"], **files}
+
+
+def settings_for(thread: SimulatorThread, root: Path, cluster: str, **of_cluster: Any) -> Path:
     """Settings of a worker for one cluster of this name, with task queues of its own."""
     (root / "kubeconfig").write_text(thread.simulator.kubeconfig)
     content = {
         "queuePrefix": f"t{uuid.uuid4().hex[:8]}",
         "defaultCluster": cluster,
-        "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
+        "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo", **of_cluster}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
         # What a call without an answer has made is looked for after this time.
         "clouds": {name: {"endpoint": url, "callTimeout": "8s"} for name, url in thread.cloud_urls.items()},
@@ -382,7 +390,7 @@ async def new_stack(
 async def tenant(stack: Stack, cluster: str) -> AsyncIterator[Stack]:
     """Another cluster name and other task queues on the same simulator, for cases that run side by side."""
     with tempfile.TemporaryDirectory() as folder:
-        file = settings_for(stack.simulator, Path(folder), cluster)
+        file = settings_for(stack.simulator, Path(folder), cluster, etcd=an_etcd())
         other = dataclasses.replace(
             stack, settings=load_settings(file), settings_file=file, cluster=cluster, started={}
         )

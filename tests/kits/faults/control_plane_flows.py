@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from classes import LiveClass
+from fakeetcd import fake_etcd
 from lifekit import Stack, asked, end_running, eventually, result_of
 from pools.lives import machine_handle
 from temporalio.client import WorkflowHandle
@@ -79,6 +80,14 @@ class LiveControlPlane:
     async def summary(self) -> ControlPlaneSummary:
         return await asked(self.handle, ControlPlaneWorkflow.summary)
 
+    async def names(self) -> list[str]:
+        """Its machines, those that were made by hand even when they are gone."""
+        begun = self.name in self.stack.started
+        return sorted({*self.hands, *(await self.state()).members} if begun else self.hands)
+
+    async def node(self, name: str) -> str:
+        return str((await asked(machine_handle(self.stack, name), "describe"))["status"]["nodeName"])
+
     async def complete(self, *without: str) -> ControlPlaneSummary:
         def done(s: ControlPlaneSummary) -> bool:
             gone = not any(h.name in without for i in s.indexes for h in i.hosts)
@@ -143,5 +152,47 @@ async def control_plane_of_deleted_machines(stack: Stack) -> None:
         check_pool_i8(seen)
         await check_ends(seen, [cp.handle.id])
         await eventually(cp.of.state, lambda s: not s.users, "the class forgets the set and its machines")
+    finally:
+        await end_running(stack)
+
+
+@flow(
+    CONTROL_PLANES,
+    "look_at_etcd",
+    "look_at_etcd 2",
+    "look_at_etcd 3",
+    "change_etcd",
+    "change_etcd 2",
+    "change_etcd 3",
+    alone=True,
+)
+async def control_plane_and_its_etcd(stack: Stack) -> None:
+    """A person deletes two machines of three, the leader's first. Each one's member goes before it is drained, once its
+    replacement votes: the leader moves once, two members are removed, and never fewer than three vote."""
+    cp = LiveControlPlane(stack, f"c{uuid.uuid4().hex[:6]}")
+    seen = Watched(cp)  # type: ignore[arg-type]  # it has what Watched asks of a pool
+    try:
+        await cp.by_hand()
+        async with fake_etcd(stack, cp.names) as etcd:
+            await eventually(etcd.count, lambda n: n == 3, "each machine has a member")
+            gone = [await cp.node(name) for name in cp.hands[:2]]
+            etcd.leader = gone[0]
+            arm(stack, "ControlPlaneWorkflow")
+            await cp.start(strategy="OnDelete", etcdGuard=True)
+            await cp.complete()
+            seen.in_service()
+            for name in cp.hands[:2]:
+                await cp.delete(name)
+                await cp.complete(name)
+            assert [d for d in etcd.done if d.startswith("remove")] == [f"remove {node}" for node in gone]
+            moved = [d.partition(" ")[2] for d in etcd.done if d.startswith("lead")]
+            assert moved
+            assert gone[0] not in moved
+            assert (len(etcd.voters), etcd.fewest) == (3, 3), "a member voted before the other went"
+            check_i14(seen)
+        await cp.end()
+        check_pool_i1(seen, machines=5)
+        check_pool_i6(seen)
+        await check_ends(seen, [cp.handle.id])
     finally:
         await end_running(stack)

@@ -28,7 +28,7 @@ from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver
 from drivers.errors import DriverError
 from drivers.tags import TagPlan, Tags, plan_tags
 from faults.invariants import LATE, USER_KEY
-from planners.control_plane import holds
+from planners.control_plane import etcd, holds
 from planners.fleet import pace
 from planners.machine.claims import Belief, Weighed
 from planners.machine.preservation import Decision, ObservedMachine
@@ -328,6 +328,11 @@ def break_i14() -> None:
     holds.lift = lambda observed: ([(host, "it is deleted") for host in observed.hosts if host.held], [])
 
 
+def break_i14_etcd() -> None:
+    """A guard to which a machine has no member of etcd."""
+    etcd.judge = lambda *_: None
+
+
 def break_i15() -> None:
     """A pool to which a machine's early death says nothing of the next one."""
     pace.failed_young = lambda speed, *_: speed
@@ -401,6 +406,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I11": break_i11,
     "I12": break_i12,
     "I14": break_i14,
+    "I14 etcd": break_i14_etcd,
     "I15": break_i15,
     "I16": break_i16,
     "I17": break_i17,
