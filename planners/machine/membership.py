@@ -69,7 +69,16 @@ def place_of(s: MachineState) -> PlaceNews:
         held=_held(s),
         forced=s.deletion is not None and s.deletion.force,
         domain=domain_digest(s.domain),
+        wanted=_wanted(s),
     )
+
+
+def _wanted(s: MachineState) -> bool:
+    """Whether somebody has asked to preserve it: one that is not Failed yet says so too, as its owner may then keep
+    it."""
+    p = s.status.preserve
+    value = effective(p.node_value, p.own, p.last)
+    return value in ASKED_FOR or p.expiry_time is not None
 
 
 def _held(s: MachineState) -> bool:

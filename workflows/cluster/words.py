@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.news import Reachability
     from resources.cluster.state import ClusterState, Ended
     from resources.markdown import Markdown, code, heading, items, join, page, prose, strong
-    from resources.owner import Owner, by_word
+    from resources.owner import KINDS, Owner, by_word
     from resources.reasons import next_step
     from resources.words import utc
 
@@ -35,7 +35,7 @@ def reason_of(phase: str) -> str:
 def refusal(cluster: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(cluster.machines.values()), len(cluster.machines), "machine")] if cluster.machines else []
-    known += [_some(names, len(names), word) for word, names in _by_word(cluster.pools).items()]
+    known += [_owners(word, names) for word, names in _by_word(cluster.pools).items()]
     words = left or " and ".join(known)
     return f"cluster {cluster.name} still has {words}; delete them first" if words else None
 
@@ -43,6 +43,12 @@ def refusal(cluster: ClusterState, left: str = "") -> str | None:
 def _by_word(owners: Iterable[str]) -> dict[str, list[str]]:
     """The names of the cluster's owners of machines, by what people call them."""
     return {word: names for word, names in by_word(Owner.read(name).user for name in owners).items() if names}
+
+
+def _owners(word: str, names: list[str]) -> str:
+    """`2 pools (p1, p2)`; `its controlplane`, of which there is only one."""
+    only = any(kind.word == word and kind.only for kind in KINDS.values())
+    return f"its {word}" if only else _some(names, len(names), word)
 
 
 def _some(names: Collection[str], number: int, kind: str) -> str:
