@@ -73,6 +73,15 @@ def place_of(s: MachineState) -> PlaceNews:
     )
 
 
+def without_its_node(report: MemberReport) -> MemberReport:
+    """The report without whether its Node is Ready, where the phase says all that its owner goes by: each change would
+    be another report."""
+    counts = report.phase in (Phase.UNKNOWN, Phase.TERMINATING) and report.vm is not Vm.GONE
+    if report.place is None or counts:
+        return report
+    return report.model_copy(update={"place": report.place.model_copy(update={"node_ready": False})})
+
+
 def _wanted(s: MachineState) -> bool:
     """Whether somebody has asked to preserve it: one that is not Failed yet says so too, as its owner may then keep
     it."""

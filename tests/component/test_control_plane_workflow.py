@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from control_planes import DOMAINS, NEVER_JOINS, SLOW, ControlPlane, snapshot, wanted
+from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cluster import ControlPlaneNode
@@ -15,6 +16,7 @@ from resources.intents import Intent
 from resources.machine.state import Phase
 from resources.pool.intents import UndoIntent
 from workflows.control_plane import ControlPlaneWorkflow
+from workflows.control_plane.entity import RENEW_AFTER
 
 
 @pytest_asyncio.fixture
@@ -109,6 +111,17 @@ async def test_a_failed_machine_is_kept_on_request(cp: ControlPlane) -> None:
     assert ill in await cp.members()
     await cp.be(ill, phase=Phase.TERMINATING, vm=Vm.GONE, ended=True)
     await cp.gone(ill)
+
+
+async def test_its_runs_are_short(cp: ControlPlane) -> None:
+    """A worker that has lost a run reads all of it again before it decides anything."""
+    await cp.ready()
+    run = (await cp.handle.describe()).run_id
+    for _ in range(RENEW_AFTER):
+        await cp.cluster_news()
+    await eventually(cp.handle.describe, lambda found: found.run_id != run, "a new run")
+    await cp.delete("master-1")
+    await cp.done(without=["master-1"])
 
 
 async def test_nothing_is_replaced_on_old_news(cp: ControlPlane) -> None:
