@@ -18,6 +18,7 @@ from resources.cluster.accounts import AccountUse
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import (
     ClassId,
+    ClassProgress,
     ClassReport,
     ReportInput,
     TellHeldInput,
@@ -88,6 +89,29 @@ class ClassActivities(Activities):
                 raise NotYet(_mute(input, e.message), ASK_AGAIN) from None
             raise
         return snapshot
+
+    @activity.defn
+    async def await_turn(self, input: ClassId) -> None:
+        """Waits until no machine of this class is being updated, or is yet to be told. A poller; a class that is gone
+        holds up nobody."""
+        handle = self.deps.client.get_workflow_handle(class_id(input.cluster, input.name))
+        try:
+            progress: ClassProgress = await handle.query(
+                "progress", result_type=ClassProgress, reject_condition=QueryRejectCondition.NOT_OPEN
+            )
+        except WorkflowQueryRejectedError:
+            return
+        except WorkflowQueryFailedError as e:
+            raise NotYet(_mute(input, str(e)), ASK_AGAIN) from None
+        except RPCError as e:
+            if e.status == RPCStatusCode.NOT_FOUND:
+                return
+            if e.status in MUTE:
+                raise NotYet(_mute(input, e.message), ASK_AGAIN) from None
+            raise
+        if progress.busy:
+            words = f"{progress.busy} of class {input.name} come first, as they share one budget"
+            raise NotYet(f"machines are not told yet: {words}", ASK_AGAIN)
 
     @activity.defn
     async def find_users(self, input: ClassId) -> UsersFound:

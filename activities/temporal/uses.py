@@ -109,6 +109,8 @@ class UsesActivities(Activities):
         if not found:
             return ""
         owners = [(workflow_id, Owner.of_id(cluster, workflow_id)) for workflow_id in found]
+        if any(o is not None and KINDS[o.kind].only for _, o in owners):
+            return f"its {word}"  # there is only one, and its name is the same everywhere
         names = [o.name if o else workflow_id.removeprefix(machine_id(cluster, "")) for workflow_id, o in owners]
         count = max(await self._count(query), len(names))
         some = ", ".join(sorted(names)) + (", …" if count > len(names) else "")

@@ -21,7 +21,10 @@ FIELDS = 5
 
 def observe(s: ControlPlaneState, now: datetime, worst_first: bool = True) -> Observed:
     domains = domains_of(s)
-    hosts = [_host(s, name, member, domains, now) for name, member in sorted(s.members.items())]
+    failed = sorted(name for name, member in s.members.items() if member.drained and s.kept(name))
+    granting = [name for name in failed if not s.members[name].stays and s.members[name].keep is PreserveWish.ASKED]
+    there = [(name, member) for name, member in sorted(s.members.items()) if name not in failed]
+    hosts = [_host(s, name, member, domains, now) for name, member in there]
     return Observed(
         replicas=s.spec.replicas,
         strategy=s.spec.strategy,
@@ -36,6 +39,8 @@ def observe(s: ControlPlaneState, now: datetime, worst_first: bool = True) -> Ob
         pace=of(s.pace, s.revision),
         revision=s.revision,
         unseen=s.unseen,
+        granting=tuple(granting),
+        preserved=tuple(failed),
         guarded=s.spec.etcd_guard,
         etcd=s.etcd if s.etcd_is_fresh else None,
         etcd_trouble=s.etcd_trouble,
@@ -68,6 +73,7 @@ def index_of(member: Member) -> int:
 
 def _host(s: ControlPlaneState, name: str, member: Member, domains: dict[int, str], now: datetime) -> Host:
     news, lost = s.hosts.get(name, HostNews()), name in s.lost
+    leaving = member.leaving or s.kept(name)
     since = member.since if member.phase is Phase.UNKNOWN else None
     ready = not lost and is_ready(member.phase, _node_ready(member, news), since, now)
     return Host(
@@ -77,12 +83,13 @@ def _host(s: ControlPlaneState, name: str, member: Member, domains: dict[int, st
         ready=ready,
         ready_until=later(member.since, GRACE) if ready and since is not None else None,
         outdated=_outdated(s, member, news, domains),
-        leaving=member.leaving,
-        held=member.leaving and not news.lifted and (_has_not_begun(member) or news.place.held),
+        leaving=leaving,
+        held=leaving and not news.lifted and (_has_not_begun(member) or news.place.held),
         joined=news.place.joined or member.phase in (Phase.RUNNING, Phase.UNKNOWN),
         failure=f"its workflow was ended from outside ({s.lost[name]})" if lost else _failure(member, news),
         trouble=news.trouble,
-        asks=not lost and _asks(member),
+        asks=not lost and _asks(member, s.wanted(name)),
+        wanted=not member.leaving and s.wanted(name),
         forced=news.place.forced,
     )
 
@@ -101,10 +108,12 @@ def _failure(member: Member, news: HostNews) -> str:
     return news.trouble if member.phase is Phase.FAILED or member.vm is Vm.GONE else ""
 
 
-def _asks(member: Member) -> bool:
-    """Whether it is to be replaced because it is ill. One that is kept for a look on request is left alone."""
-    kept = member.keep is PreserveWish.ASKED or member.stays or member.preserved_until is not None
-    return not kept and (member.permit is not Permit.NONE or member.phase is Phase.FAILED)
+def _asks(member: Member, wanted: bool) -> bool:
+    """Whether it is to be replaced because it is ill, or asks to be Failed. One that is kept for a look has been given
+    that already."""
+    if wanted:
+        return member.permit is Permit.ASKED and member.phase is not Phase.FAILED
+    return member.permit is not Permit.NONE or member.phase is Phase.FAILED
 
 
 def _outdated(s: ControlPlaneState, member: Member, news: HostNews, domains: dict[int, str]) -> str:

@@ -12,10 +12,11 @@ from planners.control_plane import gates, holds, on_delete, rolling
 from planners.control_plane.status import complete
 from planners.control_plane.view import Host, Observed, going
 from planners.fleet import pace
-from planners.fleet.steps import Create, Delete, LiftHold, Plan, Step, Wait
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, LiftHold, Plan, Step, Wait
 from planners.words import named
 from resources.control_plane.spec import State, UpdateStrategy
 from resources.machine.placement import Placement
+from resources.machine.preservation import PreservedBy
 
 WORSE = ("BelowQuorum", "EtcdQuorumLost", "EtcdQuorumAtRisk", "EtcdTrouble")
 """Waits that are worse than a pause: a person must look, whoever paused it."""
@@ -24,10 +25,17 @@ WORSE = ("BelowQuorum", "EtcdQuorumLost", "EtcdQuorumAtRisk", "EtcdTrouble")
 def plan(observed: Observed, now: datetime) -> Plan:
     """What to do now, why, and what is waited for. Total: every state of a control plane has a plan."""
     lifted, held = holds.lift(observed)
-    steps: list[Step] = [LiftHold((host.name,), "HoldLifted", f"{host.name} goes: {why}") for host, why in lifted]
+    what = {True: "is drained, and kept", False: "goes"}
+    steps: list[Step] = [LiftHold((h.name,), "HoldLifted", f"{h.name} {what[h.wanted]}: {why}") for h, why in lifted]
     if observed.deleted:
         return Plan(tuple(steps), tuple(held))
+    if granted := observed.granting:
+        words = f"Preserving {named(granted)}, which failed and is drained: somebody asked for it"
+        steps.append(GrantPreservation(granted, PreservedBy.ASKED, "PreservedOnRequest", words))
     changes, waits = _what_else(observed, held, now)
+    if observed.preserved:
+        words = f"Failed and kept for inspection, beside the machine that takes its place: {named(observed.preserved)}"
+        waits = [*waits, Wait("FailedPreserved", words)]
     made = Plan((*steps, *changes), tuple(dict.fromkeys(waits)))
     return replace(made, next_look=_next_look(observed, now), complete=complete(observed))
 
@@ -101,6 +109,11 @@ def _repair(observed: Observed, host: Host) -> tuple[list[Step], list[Wait]]:
             "has to judge what is left of etcd; hostler delete machine replaces one"
         )
         return [], [Wait("BelowQuorum", words)]
+    if host.wanted:
+        words = (
+            f"{host.name} is unhealthy and becomes Failed: it is replaced, and kept, as somebody asked to preserve it"
+        )
+        return [GrantPermit((host.name,), "RepairGranted", words)], []
     message = f"{host.name} is deleted: it is unhealthy"
     return [Delete((host.name,), "Unhealthy", message, repair=True, permitted=True)], []
 

@@ -13,7 +13,7 @@ from itertools import count
 
 from planners.control_plane.plan import plan
 from planners.control_plane.view import Host, Observed
-from planners.fleet.steps import Create, Delete, LiftHold, Plan
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, LiftHold, Plan
 
 LONGEST = 100
 """The most plans that are told: replacing each of five machines takes three."""
@@ -40,6 +40,10 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
                 hosts[new.name] = new
             case Delete():
                 hosts |= {n: replace(hosts[n], leaving=True, held=True, asks=False) for n in step.names}
+            case GrantPermit():
+                hosts |= {n: replace(hosts[n], leaving=True, held=True, asks=False) for n in step.names}
+            case GrantPreservation(names=names):
+                observed = replace(observed, granting=(), preserved=tuple(dict.fromkeys((*observed.preserved, *names))))
             case LiftHold():
                 hosts |= {n: replace(hosts[n], held=False) for n in step.names}
     return replace(observed, hosts=tuple(hosts.values()))

@@ -43,6 +43,9 @@ class Host:
     """Whether it is unhealthy after fresh looks, and asks to be replaced."""
     forced: bool = False
     """Whether a person wants it gone whatever it costs."""
+    wanted: bool = False
+    """Whether somebody wants to keep it for a look when it fails: it is then replaced like one that leaves, and
+    stays."""
 
     @property
     def updated(self) -> bool:
@@ -79,6 +82,10 @@ class Observed:
     revision: int = 1
     unseen: str = ""
     """Why its machines cannot be seen; "" where they can."""
+    granting: tuple[str, ...] = ()
+    """Machines that failed, are drained, and are to be preserved on somebody's request: they wait for our word."""
+    preserved: tuple[str, ...] = ()
+    """Those that are preserved, or have our word. They are kept for a look only, and are none of `hosts`."""
     guarded: bool = False
     """Whether its etcd has nobody else who looks after it, so that we do."""
     etcd: EtcdView | None = None

@@ -69,7 +69,25 @@ def place_of(s: MachineState) -> PlaceNews:
         held=_held(s),
         forced=s.deletion is not None and s.deletion.force,
         domain=domain_digest(s.domain),
+        wanted=_wanted(s),
     )
+
+
+def without_its_node(report: MemberReport) -> MemberReport:
+    """The report without whether its Node is Ready, where the phase says all that its owner goes by: each change would
+    be another report."""
+    counts = report.phase in (Phase.UNKNOWN, Phase.TERMINATING) and report.vm is not Vm.GONE
+    if report.place is None or counts:
+        return report
+    return report.model_copy(update={"place": report.place.model_copy(update={"node_ready": False})})
+
+
+def _wanted(s: MachineState) -> bool:
+    """Whether somebody has asked to preserve it: one that is not Failed yet says so too, as its owner may then keep
+    it."""
+    p = s.status.preserve
+    value = effective(p.node_value, p.own, p.last)
+    return value in ASKED_FOR or p.expiry_time is not None
 
 
 def _held(s: MachineState) -> bool:

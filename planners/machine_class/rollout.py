@@ -59,6 +59,13 @@ def held(
     return {name: shut[owner] for name in late if (owner := pool_of(name)) in shut}
 
 
+def busy(users: Mapping[str, User], generation: int, now: datetime) -> int:
+    """How many machines are at work on a generation, or are yet to be told of it. One that was told and says nothing is
+    not waited for."""
+    machines = (user for name, user in users.items() if not is_owner(name))
+    return sum((behind(u, generation) and u.told < generation) or at_work(u, now) for u in machines)
+
+
 def deferred(users: Iterable[str], awaited: Container[str]) -> set[str]:
     """Owners whose own word is awaited, and their machines: nobody is told before the owner has what may hold it up."""
     return {name for name in users if (name if is_owner(name) else pool_of(name)) in awaited}

@@ -24,6 +24,7 @@ from resources.names import (
     CLUSTER_ANNOTATION,
     GARDENER_POOL_LABEL,
     UPDATE_CONCURRENCY_ANNOTATION,
+    UPDATES_AFTER_ANNOTATION,
     WORKER_POOL_ANNOTATION,
     WORKER_POOL_LABEL,
     ZONE_LABEL,
@@ -81,11 +82,14 @@ def expand(pool: WorkerPool, replicas: Mapping[str, int] | None = None) -> Expan
     infrastructure = plug.infrastructure.model_validate(spec.infrastructure or {})
     numbers = _numbers(pool, len(zones))
     made: list[ZonePlan] = []
+    at_a_time = concurrency_of(pool.metadata.annotations)
     for zone, number in zip(zones, numbers, strict=True):
         provider_spec = plug.provider_spec(spec, config, infrastructure, zone)
         digest = rolling_hash(spec.provider, provider_spec, HASH).partition(":")[2][:DIGITS]
         name = pool_name(pool.metadata.name, zone)
         of_class = _class(pool, zone, f"{name}-{digest}", provider_spec, config, infrastructure, number)
+        if len(made) >= at_a_time:
+            of_class.metadata.annotations[UPDATES_AFTER_ANNOTATION] = made[-at_a_time].machine_class.metadata.name
         now = (replicas or {}).get(zone)
         wanted = min(max(now or 0, number.minimum), number.maximum)
         change = wanted if now != wanted else None
@@ -163,7 +167,10 @@ def _warnings(pool: WorkerPool, zones: list[str]) -> Iterator[str]:
             f"replaced there; write maxSurge: {count} or more"
         )
     if (limit := concurrency_of(pool.metadata.annotations)) < count:
-        yield f"{UPDATE_CONCURRENCY_ANNOTATION}: {limit} over {count} zones is at least 1 in each, so {count}"
+        yield (
+            f"{UPDATE_CONCURRENCY_ANNOTATION}: {limit} over {count} zones: hot updates of VMs go from zone to zone, "
+            f"one after the other; labels, taints and timeouts reach 1 machine at a time in each zone, so {count}"
+        )
 
 
 # -- the manifests -----------------------------------------------------------------------------------------------------

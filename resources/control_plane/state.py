@@ -10,9 +10,11 @@ from pydantic import Field
 from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.control_plane.etcd import EtcdView
 from resources.control_plane.spec import ControlPlaneSpec
+from resources.fleet.member import Permit, PreserveWish, Vm
 from resources.fleet.membership import PlaceNews
 from resources.fleet.state import FleetState
 from resources.machine.placement import Placement
+from resources.machine.state import Phase
 
 
 class HostNews(Value):
@@ -70,7 +72,23 @@ class ControlPlaneState(FleetState):
 
     @property
     def leaving(self) -> list[str]:
-        return sorted(name for name, member in self.members.items() if member.leaving)
+        """Machines that leave, and those that Failed and are replaced, though they stay for a look: until they are
+        drained, they leave etcd as well."""
+        failing = (name for name, member in self.members.items() if not member.drained and self.kept(name))
+        return sorted({*failing, *(name for name, member in self.members.items() if member.leaving)})
+
+    def wanted(self, name: str) -> bool:
+        """Whether somebody wants to keep this machine when it fails."""
+        member, place = self.members[name], self.hosts.get(name, HostNews()).place
+        undecided = member.phase is not Phase.FAILED or not member.drained
+        asked = member.keep is PreserveWish.ASKED or (undecided and place.wanted)
+        return asked or member.stays or member.preserved_until is not None
+
+    def kept(self, name: str) -> bool:
+        """Whether it is Failed, or may be, and is kept for a look: it is replaced, and stays."""
+        member = self.members[name]
+        failing = member.phase is Phase.FAILED or member.permit is Permit.GRANTED
+        return failing and not member.leaving and member.vm is not Vm.GONE and self.wanted(name)
 
     @property
     def etcd_is_fresh(self) -> bool:

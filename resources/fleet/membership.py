@@ -64,6 +64,8 @@ class PlaceNews(Value):
     """Whether a person has deleted it with force."""
     domain: Key = ""
     """A digest of the fields of its failure domain; "" where it has none."""
+    wanted: bool = False
+    """Whether somebody has asked to preserve it, also for when it fails."""
 
 
 class MemberReport(Value):

@@ -31,7 +31,7 @@ from resources.intents import Intent
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot
 from resources.maintenance import Opening
-from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION, UPDATES_AFTER_ANNOTATION
 from resources.orders import Order, OrderTime
 from resources.owner import POOL, by_word, is_owner
 from resources.timings import Timings
@@ -225,6 +225,8 @@ class ClassProgress(Value):
     """State, reason, and how many machines are in it."""
     unfinished_since: Instant | None = None
     """When the oldest change that an unfinished user does not carry was made; None: there is none."""
+    busy: Count = 0
+    """How many machines are at work on a change, or are yet to be told of it. One that is silent holds up nobody."""
 
 
 class UsersFound(Value):
@@ -299,6 +301,8 @@ class ClassState(Model):
     """Owners that neither are told nor have their machines told before they have said that they have it themselves."""
     held: dict[Key, Count] = Field(default_factory=dict)
     """How many machines of an owner wait for a window, as it was told."""
+    turn: Count = 0
+    """The newest generation that its machines may be told of, where those of another class come first."""
     troubles: dict[Key, UserTrouble] = Field(default_factory=dict)
     """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None
@@ -316,6 +320,11 @@ class ClassState(Model):
     @property
     def generation(self) -> int:
         return self.machine_class.generation
+
+    @property
+    def before(self) -> str:
+        """The class whose machines are updated before its own; "" for none."""
+        return self.annotations.get(UPDATES_AFTER_ANNOTATION, "")
 
     @property
     def touching(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,8 +123,9 @@ def status(
     ] = None,
     here: Reading,
 ) -> None:
-    """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of all pools. Of the
-    control plane: `rollout status controlplane`; of a config pool: `rollout status mcp/worker`.
+    """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of the control
+    plane, unless it only looks on, and of all pools, those of worker pools' zones among them. Of a config pool:
+    `rollout status mcp/worker`.
 
     Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it continues on its own); 1 when it was
     undone, when it is blocked until a person does something, or when the timeout is over.
@@ -138,20 +140,49 @@ def status(
         from starter.commands.rollout_view import view
         from starter.screen import screen
 
-        found = await _by_zone(client, given) or [(POOL, p.name) for p in await client.pools.list()]
+        found = await _by_zone(client, given) or await _all(client)
         pools = [name for kind, name in found if kind == POOL]
         if not found:
-            say(f"No pools found in cluster {client.cluster}.", err=True)
+            say(f"No pools and no control plane found in cluster {client.cluster}.", err=True)
+        steps: list[Callable[[], Awaitable[None]]] = []
         for name in [name for kind, name in found if kind == CONFIG_POOL]:
-            await (config_pools.follow(client, name, limit) if watch else config_pools.once(client, name))
+            follow_one = partial(config_pools.follow, client, name, limit)
+            steps.append(follow_one if watch else partial(config_pools.once, client, name))
         if any(kind == CONTROL_PLANE for kind, _ in found):
-            await (control_plane_rollout.follow(client, limit) if watch else control_plane_rollout.once(client))
-        if pools and watch:
-            await follow(client, pools, view(screen()), limit)
-        elif pools:
-            await _once(client, pools)
+            of_set = control_plane_rollout
+            steps.append(partial(of_set.follow, client, limit) if watch else partial(of_set.once, client))
+        if pools:
+            one_view = partial(follow, client, pools, view(screen()), limit)
+            steps.append(one_view if watch else partial(_once, client, pools))
+        await _each_of(steps)
 
     here.run(body)
+
+
+async def _all(client: HostlerClient) -> list[tuple[str, str]]:
+    """The control plane, unless it only looks on, and all pools."""
+    from resources.control_plane.spec import State
+
+    sets = [s for s in await client.control_planes.list() if s.summary is None or s.summary.state is State.ACTIVE]
+    return [*((CONTROL_PLANE, s.name) for s in sets), *((POOL, p.name) for p in await client.pools.list())]
+
+
+async def _each_of(steps: list[Callable[[], Awaitable[None]]]) -> None:
+    """Does each of them, also after one that fails, and raises what failed at the end."""
+    from starter.sdk.errors import HostlerError, Unreachable
+
+    failed: list[HostlerError] = []
+    for step in steps:
+        try:
+            await step()
+        except Unreachable:
+            raise
+        except HostlerError as e:
+            failed.append(e)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise HostlerError("\n".join(str(e) for e in failed))
 
 
 async def _once(client: HostlerClient, names: list[str]) -> None:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from temporalio.service import RPCError
 
+from resources.control_plane.state import ControlPlaneState
 from resources.fleet.member import Vm
 from resources.fleet.membership import MemberReport, member_state
 from resources.fleet.state import FleetState
 from resources.machine.state import MachineState, Phase
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id
 from resources.orphans import OwnedVm
-from resources.owner import KINDS, Owner
+from resources.owner import CONTROL_PLANE, KINDS, Owner
 from resources.words import utc_clock
 from starter.sdk import live
 from starter.sdk.connection import Connection
@@ -53,7 +54,7 @@ async def _state(connection: Connection, owner: Owner, cluster: str) -> FleetSta
         if found is None or not runs(found):
             return None
         try:
-            return await live.query(handle, FleetState)
+            return await live.query(handle, ControlPlaneState if owner.kind == CONTROL_PLANE.manifest else FleetState)
         except NoAnswer as e:
             absent = await live.absence(connection.temporal, found.task_queue, datetime.now(UTC))
             raise NoAnswer(f"{owner} cannot be asked: {absent}; {e}") from None
@@ -63,7 +64,14 @@ def membership(of: Owning, name: str) -> dict[str, Any]:
     """What makes the machine its owner's again."""
     member = of.state.members[name]
     template = of.state.template_of(member.revision)
-    return {"owner": of.owner, "revision": member.revision, "template": template, "placement": member.placement}
+    belongs = {"owner": of.owner, "revision": member.revision, "template": template, "placement": member.placement}
+    return belongs | _place(of, name)
+
+
+def _place(of: Owning, name: str) -> dict[str, Any]:
+    """The fields of the machine's failure domain, which a control plane gives."""
+    placement = of.state.members[name].placement
+    return {"domain": of.state.fields_of(placement)} if isinstance(of.state, ControlPlaneState) else {}
 
 
 def made_from(of: Owning, name: str) -> MachineState | None:
@@ -71,7 +79,10 @@ def made_from(of: Owning, name: str) -> MachineState | None:
     owner does not know its revision either."""
     member = of.state.members[name]
     revision = of.state.find(member.revision)
-    return member_state(of.state, of.owner, name, revision, member.placement) if revision else None
+    if revision is None:
+        return None
+    made = member_state(of.state, of.owner, name, revision, member.placement)
+    return made.model_copy(update=_place(of, name))
 
 
 def recorded(name: str, account: str, life: Life | None, former: MachineState | None) -> list[OwnedVm]:

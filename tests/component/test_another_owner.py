@@ -225,7 +225,7 @@ async def test_one_without_a_workflow_is_restored_from_its_owner_or_given_up(quo
     assert await owners.owner_of(connection, "main-x-y", quorum.cluster) is None
 
     left = await UsesActivities(quorum.deps).find_left(LeftInput(cluster=quorum.cluster))
-    assert left.words.endswith("1 quorum (main)")
+    assert left.words.endswith(" and its quorum")
     await quorum.machine(names[1]).terminate()
     adopted = await owners.give_up(connection, of, names[1], "c1")
     assert adopted.notes[0].endswith("; quorum main is told and makes another if it needs one")

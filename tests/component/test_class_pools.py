@@ -10,13 +10,13 @@ from lifekit import eventually
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from activities.temporal.classes import ClassActivities
-from planners.machine_class.rollout import held, to_tell
+from planners.machine_class.rollout import busy, held, to_tell
 from resources import attributes
 from resources.intents import Intent
 from resources.machine.manifest import SecretRef
 from resources.machine_class.state import ClassId, ClassState, UpdateState, User, user_words, users_words
 from resources.maintenance import Opening
-from resources.names import pool_id
+from resources.names import UPDATES_AFTER_ANNOTATION, class_id, pool_id
 from resources.owner import Owner, user_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details, refusal_to_delete, some
@@ -219,6 +219,48 @@ async def test_an_owner_that_says_nothing_is_not_waited_for_for_ever(idle: Class
         assert "Waits for the word of pool p" in details(await idle.state())
         await eventually(idle.told, lambda told: told[mine] and told[P], "both are told")
         assert not (await idle.state()).awaited
+
+
+async def test_machines_of_classes_that_share_a_budget_are_updated_one_class_after_the_other(idle: Classes) -> None:
+    """A class asks the one before it until no machine there is at work, or is yet to be told: that one is a zone's of
+    the same worker pool."""
+    second = Classes(idle.client, idle.queue)
+    second.cluster, second.handle = idle.cluster, idle.client.get_workflow_handle(class_id(idle.cluster, "c2"))
+    async with idle.worker():
+        await idle.start(update_concurrency=1)
+        after = {UPDATES_AFTER_ANNOTATION: "c1"}
+        of_second = snapshot().model_copy(update={"name": "c2"})
+        await second.start(name="c2", machine_class=of_second, annotations=after, update_concurrency=1)
+        for machine in ("m1", "m2"):
+            await idle.user(machine)
+        await second.user("m3")
+        newer = snapshot(team="b")
+        await idle.apply(newer)
+        await second.apply(newer.model_copy(update={"name": "c2"}), annotations=after)
+        await idle.until_told({"m1": [2], "m2": []})
+        assert "Waits until the machines of class c1 are updated" in details(await second.state())
+        await idle.report("m1", 2)
+        await idle.until_told({"m1": [2], "m2": [2]})
+        assert await second.told() == {"m3": []}
+        await idle.report("m2", 2, UpdateState.FAILED)
+        await second.until_told({"m3": [2]})
+        await second.report("m3", 2)
+        assert (await second.state()).turn == 2
+
+
+def test_how_many_machines_of_a_class_are_busy() -> None:
+    """Those at work, and those yet to be told. Silence, failure and owners hold up nobody."""
+    done = OLD._replace(generation=2, told=2)
+    for users, count in (
+        ({P: OLD}, 0),
+        ({"m1": OLD}, 1),
+        ({"m1": OLD._replace(told=2, patience=NOW + timedelta(minutes=1))}, 1),
+        ({"m1": SILENT}, 0),
+        ({"m1": done}, 0),
+        ({"m1": done._replace(state=UpdateState.UPDATING, patience=NOW + timedelta(minutes=1))}, 1),
+        ({"m1": done._replace(state=UpdateState.FAILED, patience=NOW + timedelta(minutes=1))}, 0),
+    ):
+        assert busy(users, 2, NOW) == count, users
 
 
 HELD: list[tuple[str, dict[str, list[Opening]], int, dict[str, datetime | None]]] = [

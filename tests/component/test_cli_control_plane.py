@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 from cli import Place, impatient
-from control_planes import SLOW, ControlPlane, snapshot
+from control_planes import DOMAINS, SLOW, ControlPlane, snapshot, wanted
 from temporalio.testing import WorkflowEnvironment
 
+from activities.temporal.uses import UsesActivities
+from resources.cluster.state import LeftInput
 from resources.control_plane.manifest import ControlPlaneMachineSet
 from resources.machine.state import Phase
 from resources.settings import load_settings
 from starter.doctor import waiting
-from starter.sdk import live
+from starter.sdk import live, owners
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import Refused
 
@@ -55,6 +57,47 @@ async def bigger(cp: ControlPlane) -> str:
     await cp.apply(machine_class=snapshot(generation=2, type="m5.xlarge", habits=(SLOW,)))
     (new,) = await cp.members(prefix="cp-")
     return new
+
+
+async def test_it_is_among_all_rollouts(cp: ControlPlane, place: Place) -> None:
+    """Without names; one that only looks on has none."""
+    async with cp.worker():
+        await cp.start(wanted(state="Inactive"))
+        await cp.by_hand()
+        await cp.when(lambda s: len(s.members) == 3, "its machines")
+        await none_found(place, "No pools and no control plane found")
+        await cp.apply(wanted())
+        await cp.done()
+        shown = await place.run("rollout", "status", "--no-watch")
+        assert shown.code == 0, shown
+        assert "Control plane:" in shown.out
+        assert "is rolled out: revision" in (await place.run("rollout", "status")).ok()
+        await cp.end()
+
+
+async def none_found(place: Place, words: str) -> None:
+    shown = await place.run("rollout", "status", "--no-watch")
+    assert words in shown.err, shown
+
+
+async def test_a_machine_without_a_workflow_comes_back_to_its_index(cp: ControlPlane, place: Place) -> None:
+    """What `hostler adopt` makes of it, where the server keeps nothing of it; and what is said of the set."""
+    hostler = HostlerClient(place.client, load_settings(place.settings_file), cluster=cp.cluster)
+    async with cp.worker():
+        await cp.ready(wanted(failure_domains=DOMAINS), zones=True)
+        await cp.delete("master-0")
+        (new,) = await cp.members("cp-")
+        await cp.done(without=["master-0"])
+        of = await owners.owner_of(hostler.connection, new, cp.cluster)
+        assert of is not None
+        made, begun = owners.made_from(of, new), await cp.machine_state(new)
+        assert made is not None
+        assert made.domain == begun.domain == DOMAINS["eu-west-1a"]
+        assert made.placement == begun.placement
+        assert owners.membership(of, new)["domain"] == made.domain
+        left = await UsesActivities(cp.deps).find_left(LeftInput(cluster=cp.cluster))
+        assert left.words.endswith(" and its controlplane")
+        await cp.end()
 
 
 async def test_an_update_is_seen_steered_and_followed(cp: ControlPlane, place: Place, there: list[str]) -> None:

@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from control_planes import DOMAINS, NEVER_JOINS, SLOW, ControlPlane, snapshot, wanted
+from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cluster import ControlPlaneNode
 from resources.control_plane.summary import ControlPlaneQuestion
+from resources.fleet.member import Vm
 from resources.intents import Intent
 from resources.machine.state import Phase
 from resources.pool.intents import UndoIntent
 from workflows.control_plane import ControlPlaneWorkflow
+from workflows.control_plane.entity import RENEW_AFTER
 
 
 @pytest_asyncio.fixture
@@ -88,6 +91,37 @@ async def test_an_ill_machine_is_replaced(cp: ControlPlane) -> None:
     await cp.gone(names[0])
     await cp.done()
     assert await cp.journal("Unhealthy") == [f"{names[0]} is deleted: it is unhealthy"]
+
+
+async def test_a_failed_machine_is_kept_on_request(cp: ControlPlane) -> None:
+    """It is not deleted but Failed, replaced, drained when its replacement is ready, and then preserved; and while it
+    is kept it holds up no rollout."""
+    first, ill, _ = await cp.ready()
+    await cp.machine(ill).signal("keep")
+    await cp.be(ill, phase=Phase.UNKNOWN, asks=True, place={"node_ready": False})
+    await cp.when(lambda s: s.members[ill].preserved_until is not None, "it is preserved")
+    told = [word for word in await cp.heard(ill) if word not in ("owned", "template_changed")]
+    assert told == ["permit", "hook ControlPlaneReplacement", "preserve_granted"]
+    summary = await cp.done()
+    assert [w.reason for w in summary.waits] == ["FailedPreserved"]
+    assert ill not in [h.name for i in summary.indexes for h in i.hosts]
+    assert (len(await cp.members("cp-")), "delete" in await cp.heard(ill)) == (1, False)
+    await cp.apply(machine_class=snapshot(generation=2, type="m5.xlarge"))
+    await cp.done(revision=2, without=[first])
+    assert ill in await cp.members()
+    await cp.be(ill, phase=Phase.TERMINATING, vm=Vm.GONE, ended=True)
+    await cp.gone(ill)
+
+
+async def test_its_runs_are_short(cp: ControlPlane) -> None:
+    """A worker that has lost a run reads all of it again before it decides anything."""
+    await cp.ready()
+    run = (await cp.handle.describe()).run_id
+    for _ in range(RENEW_AFTER):
+        await cp.cluster_news()
+    await eventually(cp.handle.describe, lambda found: found.run_id != run, "a new run")
+    await cp.delete("master-1")
+    await cp.done(without=["master-1"])
 
 
 async def test_nothing_is_replaced_on_old_news(cp: ControlPlane) -> None:

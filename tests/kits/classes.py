@@ -202,7 +202,7 @@ class Classes:
             self.client,
             task_queue=self.queue,
             workflows=[MachineClassWorkflow],
-            activities=[ours.tell_users, ours.tell_held, ours.report_to_class, ours.find_users],
+            activities=[ours.tell_users, ours.tell_held, ours.await_turn, ours.report_to_class, ours.find_users],
             workflow_runner=worker.sandbox(strict),
             interceptors=[Boundary()],
         )

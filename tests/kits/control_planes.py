@@ -8,7 +8,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import DEADLINE, STICKY, asked, eventually
@@ -34,8 +34,15 @@ from resources.control_plane.spec import HOLD, ControlPlaneSpec
 from resources.control_plane.state import ControlPlaneState
 from resources.control_plane.summary import ControlPlaneSummary
 from resources.converter import data_converter
-from resources.fleet.member import Trouble, Vm
-from resources.fleet.membership import MemberReport, OwnerNews, PlaceNews, TemplateNews
+from resources.fleet.member import PreserveWish, Trouble, Vm
+from resources.fleet.membership import (
+    MemberReport,
+    OwnerNews,
+    PermitGranted,
+    PlaceNews,
+    PreserveGrant,
+    TemplateNews,
+)
 from resources.intents import Intent
 from resources.machine.hooks import HookIntent
 from resources.machine.intents import DeleteIntent, RepairIntent
@@ -69,7 +76,7 @@ class PlayedHost:
         self.habits = list(state.machine_class.provider_spec.get("habits", ()))
         self.heard: list[str] = []
         self.untold: list[MemberReport] = []
-        self.over = self.leaving = False
+        self.over = self.leaving = self.wanted = False
         self.now: dict[str, Any] = {"seq": 0, "phase": Phase.PENDING, "vm": Vm.UNBORN, "template": state.template}
         self.now |= {"since": workflow.now()}
 
@@ -100,11 +107,13 @@ class PlayedHost:
         place = changes.pop("place", {})
         self.now |= {"seq": self.now["seq"] + 1, **changes}
         hooks = [h.name for h in self.s.spec.lifecycle_hooks.pre_drain]
+        failing = self.now["phase"] is Phase.FAILED and not self.now.get("drained")
         news = PlaceNews(
             joined=self.joined,
             node_ready=self.now["phase"] in (Phase.RUNNING, Phase.TERMINATING) and self.joined,
-            held=self.leaving and self.joined and HOLD in hooks,
+            held=(self.leaving or failing) and self.joined and HOLD in hooks,
             domain=domain_digest(self.s.domain),
+            wanted=self.wanted,
         ).model_copy(update=place)
         said = {"machine": self.s.name, **self.now, **once, "placement": self.s.placement}
         self.untold.append(MemberReport.model_validate({**said, "place": news if self.s.placement else None}))
@@ -144,6 +153,25 @@ class PlayedHost:
         self._hooks(LifecycleHooks(pre_drain=kept))
         if self.leaving:
             self._end()
+        elif self.wanted:
+            self.say(drained=True, keep=PreserveWish.ASKED)
+
+    @workflow.signal
+    def keep(self) -> None:
+        """Somebody asks to preserve it when it fails."""
+        self.wanted = True
+        self.say()
+
+    @workflow.signal
+    def permit(self, granted: PermitGranted) -> None:
+        self.heard.append("permit")
+        self.say(phase=Phase.FAILED, trouble=Trouble.HEALTH, asks=False)
+
+    @workflow.signal
+    def preserve_granted(self, granted: PreserveGrant) -> None:
+        self.heard.append("preserve_granted")
+        until = workflow.now() + timedelta(hours=72)
+        self.say(keep=PreserveWish.UNDECIDED, preserved_until=until, preserved_by=granted.by)
 
     def _hooks(self, hooks: LifecycleHooks) -> None:
         self.s.spec = self.s.spec.model_copy(update={"lifecycle_hooks": hooks})

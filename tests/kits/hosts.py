@@ -1,8 +1,9 @@
 """A control plane in a few words, for tables of its planner.
 
 A machine is written U (up to date), O (outdated), P (up to date, not ready yet), each with n (not ready), d (marked for
-deletion, and held), g (leaving, its hold lifted), f (it has failed), a (it asks for repair), ! (its deletion is
-forced). Oldest first; replicas are 3 and the strategy is RollingUpdate where nothing else is said.
+deletion, and held), g (leaving, its hold lifted), f (it has failed), a (it asks for repair), w (somebody wants to
+keep it), ! (its deletion is forced). Oldest first; replicas are 3 and the strategy is RollingUpdate where nothing else
+is said.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def host(index: int, number: int, word: str) -> Host:
         failure="no capacity" if "f" in marks else "",
         asks="a" in marks,
         forced="!" in marks,
+        wanted="w" in marks,
     )
 
 

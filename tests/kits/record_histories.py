@@ -38,6 +38,7 @@ from resources.machine.state import ApplyIntent, Phase
 from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, rollout_id
 from resources.orders import in_ms
 from resources.owner import CONTROL_PLANE, Owner
+from resources.pool.intents import ResumeIntent, VerdictIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from starter.local.stack import KNOBS, dynamic_config
@@ -221,6 +222,34 @@ async def a_pool_with_a_slot(stack: Stack) -> dict[str, str]:
     await pool.delete()
     await end_running(stack)
     return {"machine": machine_handle(stack, kept).id}
+
+
+async def a_gated_pool(stack: Stack) -> None:
+    """A tag waits for a window that is hours away, which the class tells the pool; an image waits for an approval, and
+    meanwhile a second machine is made of the first revision, over a new run. Then a person approves, and does not wait
+    for the window."""
+    pool, of = Pool(stack), LiveClass(stack, **tagged({"team": "a"}))
+    await of.start()
+    begin = datetime.now(UTC) + 6 * HOUR
+    window = {"begin": f"{begin:%H:%M}", "end": f"{begin + HOUR:%H:%M}"}
+    gates = {"maintenance": {"windows": [window]}, "approval": {"required": True, "timeout": "1h"}}
+    await pool.start(pool_spec(1, **gates), of.wanted)
+    await pool.rolled_out(1)
+    await eventually(of.state, lambda s: len(s.users) == 2, "the pool and its machine")
+    await of.apply(**tagged({"team": "b"}))
+    await eventually(pool.state, lambda s: s.held is not None and s.held.machines == 1, "its machine waits")
+    await of.apply(**tagged({"team": "b"}), ami=OTHER_IMAGE)
+    await pool.waits("Approval")
+    await pool.scale(2)
+    await pool.when(lambda s: s.available == 2, "another one")
+    await renewed(pool.handle, MachineDeploymentWorkflow.renew_by_update)
+    await pool.ask("approve", VerdictIntent(requested_by="somebody"))
+    await pool.ask("resume", ResumeIntent(now=True))
+    await pool.rolled_out(2, revision=2)
+    await pool.delete()
+    await of.delete()
+    await of.handle.result()
+    await end_running(stack)
 
 
 Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
@@ -467,6 +496,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "patient-life": (a_patient_life, ("machine",)),
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
+    "gated-pool": (a_gated_pool, ("pool", "class")),
 }
 
 

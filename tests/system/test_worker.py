@@ -127,7 +127,7 @@ async def test_roles_split_the_queues(bare: Stack, roles: list[str], queues: lis
 
 ROLES: dict[str, set[str]] = {
     "workflows": {
-        *("tell_users", "report_to_class", "ask_class", "find_users"),
+        *("tell_users", "tell_held", "await_turn", "report_to_class", "ask_class", "find_users"),
         *("start_machines", "tell_members", "find_members", "find_pools", "register_pool", "forget_pool"),
         *("start_rollout", "tell_machines", "find_uses", "find_left", "find_owners"),
         *("look_at_pool", "work_out_windows"),

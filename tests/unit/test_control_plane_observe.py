@@ -12,7 +12,7 @@ from pools.workflow import snapshot
 from planners.control_plane.adoption import domain_of, index_in, place_of, revision_of
 from planners.control_plane.alike import SetWanted, differing
 from planners.control_plane.observe import observe
-from planners.control_plane.view import Host
+from planners.control_plane.view import Host, Observed
 from planners.machine.domain import domain_digest
 from resources.control_plane.spec import ControlPlaneSpec
 from resources.control_plane.state import ControlPlaneState, HostNews
@@ -21,6 +21,7 @@ from resources.fleet.membership import PlaceNews
 from resources.fleet.revision import Revision
 from resources.machine.manifest import MachineTemplate
 from resources.machine.placement import Placement
+from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
 
 DOMAINS = {zone: {"placement": {"availabilityZone": f"eu-west-1{zone}"}} for zone in "abc"}
@@ -39,19 +40,24 @@ def revision(counter: int, **more: Any) -> Revision:
 
 def seen(member: dict[str, Any], news: HostNews | None = None, **state: Any) -> Host:
     """A machine as the plan sees it: of revision 1, Running since an hour, at index 0."""
+    (host,) = whole(member, news, **state).hosts
+    return host
+
+
+def whole(member: dict[str, Any], news: HostNews | None = None, **state: Any) -> Observed:
     hour = NOW - timedelta(hours=1)
     fields = {"revision": 1, "created": hour, "since": hour, "phase": Phase.RUNNING, "vm": Vm.LIVES, **member}
     given = {"cluster": "demo", "spec": ControlPlaneSpec(template=TEMPLATE), "revisions": [revision(1)], **state}
     members = {"m": Member(**{"placement": Placement(index=0), **fields})}
     there = ControlPlaneState(name="cluster", members=members, hosts={"m": news} if news else {}, **given)
-    (host,) = observe(there, NOW).hosts
-    return host
+    return observe(there, NOW)
 
 
 def ago(minutes: int) -> dict[str, Any]:
     return {"phase": Phase.UNKNOWN, "since": NOW - timedelta(minutes=minutes)}
 
 
+WANTED = HostNews(place=PlaceNews(joined=True, held=True, wanted=True))
 HELD = HostNews(place=PlaceNews(joined=True, node_ready=True, held=True))
 
 
@@ -81,13 +87,55 @@ HELD = HostNews(place=PlaceNews(joined=True, node_ready=True, held=True))
             id="dead",
         ),
         pytest.param(
-            {"phase": Phase.FAILED, "keep": PreserveWish.ASKED}, None, {"asks": False}, id="kept for a look on request"
+            {"phase": Phase.FAILED, "keep": PreserveWish.ASKED},
+            None,
+            {"asks": False, "leaving": True},
+            id="kept for a look on request",
+        ),
+        pytest.param(
+            {"permit": Permit.ASKED, **ago(12)},
+            WANTED,
+            {"asks": True, "wanted": True, "leaving": False},
+            id="ill, and to be kept",
+        ),
+        pytest.param(
+            {"permit": Permit.GRANTED, **ago(12)},
+            WANTED,
+            {"asks": False, "leaving": True, "held": True},
+            id="it may be Failed",
+        ),
+        pytest.param(
+            {"phase": Phase.FAILED}, WANTED, {"leaving": True, "held": True, "ready": False}, id="Failed, and held"
+        ),
+        pytest.param(
+            {"phase": Phase.FAILED, "vm": Vm.GONE}, WANTED, {"asks": False, "leaving": False}, id="nothing to look at"
+        ),
+        pytest.param(
+            {"preserved_until": NOW + timedelta(hours=1)},
+            None,
+            {"wanted": True, "leaving": False},
+            id="preserved, and well",
         ),
     ],
 )
 def test_a_machine_as_the_plan_sees_it(member: dict[str, Any], news: HostNews | None, then: dict[str, Any]) -> None:
     host = seen(member, news)
     assert {field: getattr(host, field) for field in then} == then
+
+
+def test_one_that_is_preserved_is_none_of_its_machines() -> None:
+    """From when it is drained: it waits for our word, then has it. Taken back, it is replaced like any other."""
+    failed = {"phase": Phase.FAILED, "drained": True}
+    later = NOW + timedelta(hours=1)
+    for member, granting, preserved, asks in (
+        ({**failed, "keep": PreserveWish.ASKED}, ("m",), ("m",), None),
+        ({**failed, "keep": PreserveWish.ASKED, "granted": PreservedBy.ASKED}, (), ("m",), None),
+        ({**failed, "preserved_until": later}, (), ("m",), None),
+        ({**failed, "keep": PreserveWish.NEVER}, (), (), True),
+    ):
+        found = whole(member, WANTED)
+        asking = {h.asks for h in found.hosts} or {None}
+        assert (found.granting, found.preserved, asking) == (granting, preserved, {asks})
 
 
 def test_a_reboot_is_looked_at_again_when_it_is_over() -> None:

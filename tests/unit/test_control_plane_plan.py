@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from planners.control_plane.plan import plan
 from planners.control_plane.status import is_ready, status
 from planners.control_plane.view import Observed
-from planners.fleet.steps import Create, Delete, LiftHold, Plan
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, LiftHold, Plan
 from resources.control_plane.spec import State, UpdateStrategy
 from resources.fleet.revision import Pace
 from resources.machine.state import Phase
@@ -33,6 +33,10 @@ def said(made: Plan) -> list[str]:
                 words.append(f"delete {' '.join(names)}")
             case LiftHold(names=names):
                 words.append(f"lift {' '.join(names)}")
+            case GrantPermit(names=names):
+                words.append(f"permit {' '.join(names)}")
+            case GrantPreservation(names=names):
+                words.append(f"preserve {' '.join(names)}")
     return words + [w.reason for w in made.waits]
 
 
@@ -83,6 +87,14 @@ ROLLING: list[tuple[str, dict[int, str], list[str]]] = [
         ["BelowQuorum", "ReplacementComing"],
     ),
     ("an unhealthy one waits its turn", {0: "Ug U", 1: "Una", 2: "U"}, ["ControlPlaneLeaving", "ReplacementComing"]),
+    ("an unhealthy one that somebody wants to keep is not deleted", {**U, 1: "Unaw"}, ["permit cp-Unaw0-1"]),
+    (
+        "nor without a quorum, nor before its turn",
+        {0: "U", 1: "Unaw", 2: "Una"},
+        ["BelowQuorum", "ReplacementComing"],
+    ),
+    ("it is replaced like one that leaves", {**U, 1: "Undw"}, ["create 1", "WaitsForReplacement"]),
+    ("and drained when its replacement is ready", {**U, 1: "Undw U"}, ["lift cp-Undw0-1", "ReplacementComing"]),
     ("C-V03 NoReadyMachines", {0: "Un", 1: "Un", 2: "Un"}, ["NoReadyMachines"]),
     ("ExcessIndexes (C-R21)", {0: "O", 1: "O", 2: "O", 3: "O"}, ["ExcessIndexes"]),
     ("C-V07 FailedReplacement", {**U, 1: "O Pf"}, ["FailedReplacement"]),
@@ -123,6 +135,14 @@ def test_rolling_update(indexes: dict[int, str], then: list[str]) -> None:
 @pytest.mark.parametrize(("indexes", "then"), [r[1:] for r in ON_DELETE], ids=[r[0] for r in ON_DELETE])
 def test_on_delete(indexes: dict[int, str], then: list[str]) -> None:
     assert said(plan(observed(indexes, strategy=UpdateStrategy.ON_DELETE), NOW)) == then
+
+
+def test_what_is_kept_holds_up_nothing() -> None:
+    """Once it is drained it gets our word, and is none of the machines that are counted."""
+    rest = replace(observed({**U, 1: "O"}), granting=("cp-x-2",), preserved=("cp-x-2",))
+    assert said(plan(rest, NOW)) == ["preserve cp-x-2", "create 1", "FailedPreserved"]
+    closed = replace(rest, unmanaged=("n1",))
+    assert said(plan(closed, NOW)) == ["preserve cp-x-2", "UnmanagedNodes", "FailedPreserved"], "it destroys nothing"
 
 
 def test_missing_indexes_are_filled_from_the_lowest() -> None:

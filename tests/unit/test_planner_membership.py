@@ -10,11 +10,11 @@ import pytest
 from lifekit import examples
 
 from planners.machine.hot_update import rolling_hash
-from planners.machine.membership import mark_of, report_of, template_applied, with_revision
+from planners.machine.membership import mark_of, report_of, template_applied, with_revision, without_its_node
 from resources.base import read_time
 from resources.errors import ErrorClass, ErrorInfo
 from resources.fleet.member import Trouble, Vm
-from resources.fleet.membership import CreateFailure, MemberReport
+from resources.fleet.membership import CreateFailure, MemberReport, PlaceNews
 from resources.machine.facts import NodeFacts, VmFacts
 from resources.machine.manifest import NodeTemplate
 from resources.machine.state import (
@@ -286,3 +286,25 @@ def test_the_revision_is_what_the_vm_was_made_from() -> None:
     assert (after.machine_class, after.rolling_hash) == (now.machine_class.name, rolling_hash("AWS", spec))
     assert after.hash == rolling_hash("AWS", spec, version=1) != before.hash
     assert with_revision(report, now.model_copy(update={"machine_class": None})) == report
+
+
+@pytest.mark.parametrize(
+    ("phase", "there", "counts"),
+    [
+        (Phase.PENDING, Vm.LIVES, False),
+        (Phase.RUNNING, Vm.LIVES, False),
+        (Phase.UNKNOWN, Vm.LIVES, True),
+        (Phase.TERMINATING, Vm.LIVES, True),
+        (Phase.TERMINATING, Vm.GONE, False),
+        (Phase.FAILED, Vm.LIVES, False),
+    ],
+)
+def test_its_node_is_told_only_where_the_phase_does_not_say_it(phase: Phase, there: Vm, counts: bool) -> None:
+    """What an owner goes by (planners/control_plane/observe.py) is the same with each of them."""
+    place = PlaceNews(joined=True, node_ready=True)
+
+    told = MemberReport(machine="m", seq=1, phase=phase, since=NOW, vm=there, place=place)
+    said = without_its_node(told).place
+    assert said is not None
+    assert said == place.model_copy(update={"node_ready": counts})
+    assert without_its_node(told.model_copy(update={"place": None})).place is None

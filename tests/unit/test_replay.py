@@ -20,6 +20,7 @@ from workflows.fleet import life as fleet
 from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
+from workflows.machine_class.holding import HeldNews
 from workflows.pool import rollout
 from workflows.pool import workflow as pool
 
@@ -83,10 +84,12 @@ BREAKS = {
     "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
     "cluster-pool-life": (cluster, "untold", lambda s, now: []),
     "controlplane-held-life": (nodes, "look", lambda cp: None),
+    "class-gated-pool": (HeldNews, "say", lambda news, waiting: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
 nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in
-lists, a cluster that sends its pools no news, a control plane that does not look at its Nodes."""
+lists, a cluster that sends its pools no news, a control plane that does not look at its Nodes; a class that does not
+say that machines wait."""
 
 
 @pytest.mark.parametrize("recorded", BREAKS)

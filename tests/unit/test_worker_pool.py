@@ -151,6 +151,20 @@ def test_hot_updates_of_all_zones_share_one_budget() -> None:
     assert [z.deployment.metadata.annotations[key] for z in zones] == ["3", "2"]
 
 
+def test_a_budget_of_fewer_machines_than_zones_goes_from_zone_to_zone() -> None:
+    """No more machines are updated at a time than it says: with 2 over 3 zones, the third zone comes after the
+    first."""
+    document = put(example("AWS"), "zones", ["eu-west-1a", "eu-west-1b", "eu-west-1c"])
+    document["spec"]["infrastructure"]["subnets"]["eu-west-1c"] = "subnet-0a1b2c3d4e5f60003"
+    for limit, after in (("1", [None, 0, 1]), ("2", [None, None, 0]), ("3", [None, None, None])):
+        document["metadata"]["annotations"] = {"hostler.io/update-concurrency": limit}
+        expansion = made(document)
+        names = [z.machine_class.metadata.name for z in expansion.zones]
+        found = [z.machine_class.metadata.annotations.get("hostler.io/updates-after") for z in expansion.zones]
+        assert found == [names[n] if n is not None else None for n in after]
+        assert any("from zone to zone" in line for line in expansion.warnings) == (limit != "3")
+
+
 def test_zones_one_after_the_other() -> None:
     first, second = made(put(example("AWS"), "zoneStrategy", "Sequential")).zones
     assert first.deployment.spec.rolls_after is None

@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.state import ClusterState, Ended
     from resources.markdown import Markdown, code, heading, items, join, page, prose, strong
     from resources.names import config_pool_of
-    from resources.owner import Owner, by_word
+    from resources.owner import KINDS, Owner, by_word
     from resources.reasons import next_step
     from resources.words import utc
 
@@ -37,7 +37,7 @@ def refusal(cluster: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(cluster.machines.values()), len(cluster.machines), "machine")] if cluster.machines else []
     owners = [name for name in cluster.pools if not config_pool_of(name)]  # the others end with their object
-    known += [_some(names, len(names), word) for word, names in _by_word(owners).items()]
+    known += [_owners(word, names) for word, names in _by_word(owners).items()]
     words = left or " and ".join(known)
     return f"cluster {cluster.name} still has {words}; delete them first" if words else None
 
@@ -48,6 +48,12 @@ def _by_word(owners: Iterable[str]) -> dict[str, list[str]]:
     configs = sorted(filter(None, map(config_pool_of, owners)))
     found = by_word(Owner.read(name).user for name in owners if not config_pool_of(name))
     return {word: names for word, names in {**found, "config pool": configs}.items() if names}
+
+
+def _owners(word: str, names: list[str]) -> str:
+    """`2 pools (p1, p2)`; `its controlplane`, of which there is only one."""
+    only = any(kind.word == word and kind.only for kind in KINDS.values())
+    return f"its {word}" if only else _some(names, len(names), word)
 
 
 def _some(names: Collection[str], number: int, kind: str) -> str:

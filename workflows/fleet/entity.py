@@ -328,9 +328,14 @@ class FleetEntity(Entity):
         return super().want_renewal()
 
     @property
+    def messages_most(self) -> int:
+        """After how many messages a new run begins."""
+        return RENEW_AFTER
+
+    @property
     def winding_up(self) -> bool:
         """Whether a new run is due: nothing new begins, because a busy owner would never be quiet."""
-        if self.wants_renewal(0) or self.s.messages >= RENEW_AFTER:
+        if self.wants_renewal(0) or self.s.messages >= self.messages_most:
             return True
         return self.bounded and self.looked_at + MESSAGE * self.s.messages >= REPLAYABLE
 

@@ -15,7 +15,14 @@ from workflows.machine.entity import MachineEntity
 from workflows.machine.record import CONTRADICTIONS
 
 with workflow.unsafe.imports_passed_through():
-    from planners.machine.membership import digest_of, mark_of, report_of, template_applied, with_revision
+    from planners.machine.membership import (
+        digest_of,
+        mark_of,
+        report_of,
+        template_applied,
+        with_revision,
+        without_its_node,
+    )
     from resources.base import later, read_time
     from resources.fleet.membership import MemberReport, TemplateNews
     from resources.machine.facts import NodeFacts
@@ -37,6 +44,8 @@ def tell(machine: MachineEntity, *, again: bool = False) -> None:
     report = report_of(state)
     if report.contradicted and not workflow.patched(CONTRADICTIONS):
         report = report.model_copy(update={"contradicted": False})
+    if (shorter := without_its_node(report)) != report and workflow.patched("place-by-phase"):
+        report = shorter
     digest = digest_of(report)
     if again:
         report = with_revision(report, state)

@@ -3,6 +3,7 @@ window; and how owners hear of the latter."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
@@ -10,14 +11,15 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from workflows.calls import SHORT, failure_of
+from workflows.calls import SHORT, failure_of, poller
+from workflows.entity import unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from planners.machine_class.rollout import deferred
-    from resources.machine_class.state import Awaited, ClassState, TellHeldInput, UpdatesHeld
+    from resources.machine_class.state import Awaited, ClassId, ClassState, TellHeldInput, UpdatesHeld
     from resources.names import workflow_queue
-    from resources.owner import pool_of
+    from resources.owner import is_owner, pool_of
 
 AWAITED, AGAIN = "awaited", "held again"
 """Deadlines."""
@@ -43,6 +45,50 @@ def awaiting(s: ClassState, deadlines: dict[str, datetime]) -> set[str]:
         return set()
     deadlines[AWAITED] = min(a.until for a in s.awaited.values())
     return deferred(s.users, s.awaited)
+
+
+class Turn:
+    """The turn of a class whose machines share one budget with those of another class, which come first
+    (hostler.io/updates-after)."""
+
+    def __init__(self, state: ClassState) -> None:
+        self.s = state
+        self._call: workflow.ActivityHandle[None] | None = None
+        self._for = 0
+        """The generation that is asked for."""
+
+    @property
+    def over(self) -> bool:
+        return self._call is not None and self._call.done()
+
+    def waiting(self) -> set[str]:
+        """Machines that are not told yet; it asks whether it is their turn for as long as there are some."""
+        s = self.s
+        if not s.before or s.turn >= s.touching:
+            return set()
+        waiting = {name for name, user in s.users.items() if user.generation < s.touching and not is_owner(name)}
+        if waiting and self._call is None:
+            self._for = s.touching
+            self._call = workflow.start_activity_method(
+                ClassActivities.await_turn,
+                ClassId(cluster=s.cluster, name=s.before),
+                task_queue=workflow_queue(s.queue_prefix),
+                start_to_close_timeout=s.timings.call_timeout,
+                heartbeat_timeout=s.timings.heartbeat,
+                retry_policy=poller(s.timings.poll),
+                summary=f"wait until the machines of class {s.before} are updated",
+            )
+            unheard(self._call)
+        return waiting
+
+    async def collect(self) -> None:
+        """Nobody waits for ever for a class that cannot be asked: the poller goes on until it can."""
+        if self._call is None or not self._call.done():
+            return
+        call, self._call = self._call, None
+        with contextlib.suppress(ActivityError):
+            await call
+            self.s.turn = self._for
 
 
 class HeldNews:

@@ -57,6 +57,8 @@ def details(s: ClassState) -> Markdown:
     facts += [f"Newest generation that every machine has: {s.last_updated_generation}"]
     if (opens := s.deadlines.get("opens")) is not None:
         facts.append(f"Until {utc(opens)} some wait for a maintenance window of their pool")
+    if s.before and s.turn < s.touching and left:
+        facts.append(f"Waits until the machines of class {s.before} are updated: they share one budget")
     if s.awaited:
         facts.append(f"Waits for the word of {some(sorted(s.awaited))}, which takes the change with one of its own")
     facts += [f"At most {s.update_concurrency} updated at the same time"] if left else []

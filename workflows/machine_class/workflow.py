@@ -17,14 +17,14 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.entity import NEVER, Entity, intent
 from workflows.machine_class import holding
-from workflows.machine_class.holding import HeldNews
+from workflows.machine_class.holding import HeldNews, Turn
 from workflows.machine_class.words import details, moves, refusal_to_delete, some
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from planners.machine.hot_update import compare
-    from planners.machine_class.rollout import OPEN, behind, held, next_look, to_tell, when_told
+    from planners.machine_class.rollout import OPEN, behind, busy, held, next_look, to_tell, when_told
     from planners.telling import patience as patience_after
     from resources import attributes as at
     from resources.intents import Intent
@@ -69,7 +69,7 @@ class MachineClassWorkflow(Entity):
         self._news = False
         """Whether something was said since the last look: then what people read is written again."""
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
-        self._held_news = HeldNews(state, self.deadlines)
+        self._held_news, self._turn = HeldNews(state, self.deadlines), Turn(state)
         self._told: dict[str, User] = {}
         """What was known, when it began, of those that are being told."""
         if state.created is None:
@@ -133,7 +133,7 @@ class MachineClassWorkflow(Entity):
         s, now = self.s, workflow.now()
         waiting = self._held()
         telling = self._telling is not None
-        held_back = {*waiting, *holding.awaiting(s, self.deadlines)}
+        held_back = {*waiting, *holding.awaiting(s, self.deadlines), *self._turn.waiting()}
         names = [] if telling else to_tell(s.users, s.generation, s.update_concurrency, now, held_back)
         if names:
             silent = sorted(n for n in names if s.users[n].told == s.generation and behind(s.users[n], s.generation))
@@ -181,6 +181,7 @@ class MachineClassWorkflow(Entity):
             or self._over()
             or (self._telling is not None and self._telling.done())
             or self._held_news.over
+            or self._turn.over
             or (self._quiet and self.wants_renewal(self.s.messages))
         )
 
@@ -188,6 +189,7 @@ class MachineClassWorkflow(Entity):
         for name in ("silence", "opens", holding.AWAITED, holding.AGAIN):
             if self.due(name):
                 del self.deadlines[name]
+        await self._turn.collect()
         if trouble := await self._held_news.collect():
             self.note_news("TellingFailed", trouble)
         if self._telling is None or not self._telling.done():
@@ -288,7 +290,8 @@ class MachineClassWorkflow(Entity):
 
     @workflow.query
     def progress(self) -> ClassProgress:
-        return self.s.progress
+        s = self.s
+        return s.progress.model_copy(update={"busy": busy(s.users, s.generation, workflow.now())})
 
     @workflow.query
     def preview(self, question: ClassQuestion) -> ClassPreview:

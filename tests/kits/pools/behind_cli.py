@@ -169,7 +169,14 @@ async def played(place: Place) -> AsyncIterator[Machines]:
     deps = Deps(load_settings(place.settings_file), place.client)
     machines, classes = Machines(place.client, place.cluster, deps), ClassActivities(deps)
     ours = [machines.start, machines.tell, machines.register, machines.forget, machines.find, machines.start_rollout]
-    asked = [machines.tell_users, classes.tell_held, classes.find_users, classes.ask_class, classes.report_to_class]
+    asked = [
+        machines.tell_users,
+        classes.tell_held,
+        classes.await_turn,
+        classes.find_users,
+        classes.ask_class,
+        classes.report_to_class,
+    ]
     workflows = Worker(
         place.client,
         task_queue=place.queue,
