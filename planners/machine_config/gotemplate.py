@@ -17,6 +17,7 @@ from resources.spelling import did_you_mean
 _SKIPPED = re.compile(r"[_a-z]\w*\Z")
 _MISSING = re.compile(r"missing key or attribute '(.*)'")
 _LOWER = re.compile(r"[a-z]+")
+_CAPITALS = re.compile(r"\A[A-Z]+(?![a-z])|\A[A-Z]")
 
 
 class ConfigTemplateError(ValueError):
@@ -127,6 +128,6 @@ def _explained(words: str, variables: Variables) -> str:
         return words
     name = found[1]
     known = [s for k in variables for s in (k, k[:1].upper() + k[1:])]
-    field = name[:1].lower() + name[1:]
+    field = _CAPITALS.sub(lambda m: m[0].lower(), name, count=1)
     near = did_you_mean(name, known)
     return f"the variable {name} is missing: add {field} to the spec of the ControllerConfig {CONTROLLER}{near}"

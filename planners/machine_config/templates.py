@@ -46,6 +46,7 @@ _NOTHING: dict[str, Any] = {
     "tlsMinVersion": "",
 }
 """What a template finds where the ControllerConfig does not say it: fields that a cluster need not have."""
+_PROXY = ("httpProxy", "httpsProxy", "noProxy")
 FAULTS_MOST = 5
 
 
@@ -56,6 +57,8 @@ def variables(controller: Obj, pull_secret: str) -> Variables:
         if isinstance(text := spec.get(key), str) and text:
             spec[key] = _decoded(key, text)
     given = {**_NOTHING, **{k: v for k, v in spec.items() if v is not None}}
+    if isinstance(given["proxy"], Mapping) and given["proxy"]:
+        given["proxy"] = {**dict.fromkeys(_PROXY, ""), **given["proxy"]}
     return Variables({**given, "platform": platform_of(spec), "pullSecret": pull_secret})
 
 
@@ -77,13 +80,14 @@ def render(templates: Mapping[str, str], controller: Obj, version: str, pull_sec
             "there are no templates; name their folder at machineConfigs.templates, or leave it out"
         )
     given = variables(controller, pull_secret)
-    made, faults = [], []
+    made: list[dict[str, Any]] = []
+    faults: list[str] = []
     for config in wanted(templates, spec_of(controller)):
         try:
             made.append(_config(config, templates, given, controller, version))
         except ConfigTemplateError as e:
             faults.append(str(e))
-    if faults:
+    if faults := list(dict.fromkeys(faults)):  # a common template is wrong for every role
         more = [f"and {len(faults) - FAULTS_MOST} more"] if len(faults) > FAULTS_MOST else []
         raise ConfigTemplateError("; ".join([*faults[:FAULTS_MOST], *more]))
     return sorted(made, key=lambda m: str(m["metadata"]["name"]))

@@ -139,9 +139,8 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
         return clusters(ctx, beginning)
     if which in ONLY:
         return [(ONLY[which], "")]
-    if which not in (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE, CONFIG_POOL) or not _BEGINNING.fullmatch(
-        beginning
-    ):
+    with_names = (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE, CONFIG_POOL)
+    if which not in with_names or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster

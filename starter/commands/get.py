@@ -53,9 +53,9 @@ def get(
         typer.Argument(
             metavar="KIND",
             help="machines (machine), pools (pool, mcd), workerpools (wp), controlplanes (controlplane, cp), rollouts, "
-            "classes (class, mcc), nodes (node, no), clusters or orphans; machineconfigpools (mcp), machineconfigs (mc), "
-            "kubeletconfigs or controllerconfigs; several with commas; or all: control plane, pools, rollouts, machines "
-            "and classes.",
+            "classes (class, mcc), nodes (node, no), clusters or orphans; machineconfigpools (mcp), machineconfigs "
+            "(mc), kubeletconfigs or controllerconfigs; several with commas; or all: control plane, pools, rollouts, "
+            "machines and classes.",
             autocompletion=candidates.kinds(
                 *("machines", "pools", "workerpools", "controlplanes", "rollouts", "classes", "nodes", "clusters"),
                 *("orphans", "mcp", "mc", "kubeletconfigs", "controllerconfigs", ALL),

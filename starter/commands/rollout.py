@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from starter.sdk.results import Sent
 
 app = typer.Typer(
-    help="Follow and control the rollouts of pools, of the control plane and of config pools (mcp/NAME): status, history, "
-    "pause, resume; but for the last undo; for pools also approve, reject, restart, abort.",
+    help="Follow and control the rollouts of pools, of the control plane and of config pools (mcp/NAME): status, "
+    "history, pause, resume; but for the last undo; for pools also approve, reject, restart, abort.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -348,7 +348,8 @@ def _each(
         async def one(owner: tuple[str, str]) -> str:
             kind, name = owner
             if kind == CONFIG_POOL:
-                return await getattr(client.config_pools, intent)(name)
+                words: str = await getattr(client.config_pools, intent)(name)
+                return words
             if question and kind == POOL:
                 await warn_of_preserved(client, name, PoolQuestion(**question))
             sent: Sent = await getattr(fleets.shelf_of(client, kind), intent)(name, reason=reason, **arguments)

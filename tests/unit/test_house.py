@@ -23,8 +23,8 @@ MAY = {
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
-# What a manifest is made of, where no workflow could be asked: `apply` expands it itself, by the same pure functions. So
-# does `mc render`; and whose a Node is, `describe mcp` finds in the same way as the activity that looks.
+# What a manifest is made of, where no workflow could be asked: `apply` expands it itself, by the same pure functions.
+# `mc render` does so too; and whose a Node is, `describe mcp` finds in the same way as the activity that looks.
 EXPANDED_BY_THE_STARTER = ("planners.worker_pool.", "planners.machine_config")
 # A rendered config may be over a megabyte, and no workflow sees it: the activity asks the pure functions itself. So it
 # does where it makes a short look out of many Nodes.

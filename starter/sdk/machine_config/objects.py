@@ -10,7 +10,7 @@ from activities.kube.client import Kube, KubeError
 from activities.kube.looks import every_node
 from resources.machine_config.keys import API, CONFIG_KINDS, ConfigKind
 from resources.machine_config.node import ConfigNode, config_node
-from resources.machine_config.objects import ConfigObject, MachineConfigPool
+from resources.machine_config.objects import ConfigError, ConfigObject, MachineConfigPool, Made
 from resources.settings import Settings
 from starter.sdk.errors import HostlerError, NotFound
 from starter.sdk.kube import connect_cluster, explained, soon
@@ -64,7 +64,7 @@ class ConfigObjects:
         """Every pool that can be read."""
         from resources.machine_config.keys import MACHINE_CONFIG_POOL
 
-        return [MachineConfigPool.of_dict(o) for o in await self.every(MACHINE_CONFIG_POOL)]
+        return [readable(MachineConfigPool, o) for o in await self.every(MACHINE_CONFIG_POOL)]
 
     async def nodes(self, keys: set[str], machines: Mapping[str, str] | None = None) -> list[ConfigNode]:
         """Every Node, as machine configs see it; with these labels."""
@@ -156,6 +156,14 @@ async def config_objects(settings: Settings, cluster: str) -> AsyncIterator[Conf
     """Those of a cluster in the settings."""
     async with connect_cluster(settings, cluster) as kube:
         yield ConfigObjects(kube, settings)
+
+
+def readable(model: type[Made], found: Json) -> Made:
+    """The object. Raises HostlerError, which names the fields that cannot be read."""
+    try:
+        return model.of_dict(found)
+    except ConfigError as e:
+        raise HostlerError(str(e)) from None
 
 
 def created(manifest: ConfigObject) -> Json:

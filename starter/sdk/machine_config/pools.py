@@ -25,7 +25,7 @@ from starter.sdk.entity import EntityClient, EntityKey, runs
 from starter.sdk.errors import NoAnswer, NotFound, Refused, translated
 from starter.sdk.fleet.waiting import Stand
 from starter.sdk.machine_config import rollouts
-from starter.sdk.machine_config.objects import ConfigObjects, config_objects
+from starter.sdk.machine_config.objects import ConfigObjects, config_objects, readable
 from starter.sdk.machine_config.results import (
     ConfigPoolDescription,
     ConfigPoolListed,
@@ -56,7 +56,7 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
             executions = {self.key(e.id)[1]: e async for e in self.temporal.list_workflows(self._those(where))}
         shown = []
         for whole in found:
-            pool = MachineConfigPool.of_dict(whole)
+            pool = readable(MachineConfigPool, whole)
             execution = executions.get(pool.name)
             said = execution.typed_search_attributes if execution is not None else TypedSearchAttributes.empty
             phase, reason = said.get(attributes.PHASE, ""), said.get(attributes.REASON, "")

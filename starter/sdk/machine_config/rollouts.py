@@ -8,7 +8,6 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from resources import attributes, names
 from resources.machine_config.state import ConfigRolloutResult, ConfigRolloutState
-from resources.owner import config_pool_listener
 from starter.sdk import live, parallel
 from starter.sdk.errors import NoAnswer
 from starter.sdk.machine_config.results import ConfigRolloutListed
@@ -18,7 +17,7 @@ async def every(temporal: Client, cluster: str, pool: str) -> list[ConfigRollout
     """Those of one pool, the newest first."""
     query = (
         "WorkflowType='ConfigRolloutWorkflow' AND ExecutionStatus!='ContinuedAsNew' AND "
-        f"HostlerCluster='{cluster}' AND HostlerPool='{config_pool_listener(pool)}'"
+        f"HostlerCluster='{cluster}' AND HostlerPool='{names.config_pool_listed(pool)}'"
     )
     executions = [e async for e in temporal.list_workflows(query)]
     found = await parallel.each(partial(_read, temporal, e) for e in executions)
