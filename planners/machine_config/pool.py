@@ -37,8 +37,8 @@ class ObservedConfigPool:
     loans: Mapping[str, Loan] = field(default_factory=dict)
     owners: Mapping[str, str] = field(default_factory=dict)
     """Owners of machines, as far as they are known; "" for one that belongs to nobody."""
-    held: tuple[str, str] = ("", "")
-    """The reason for which nothing begins, and who wants that, in words: the cluster is paused, or frozen."""
+    held: Wait | None = None
+    """Why no node begins: the cluster is paused, or frozen; None where nobody holds it."""
     progress_at: datetime | None = None
     """When the rollout last got further; None: none is going on, or it is held."""
 
@@ -130,9 +130,9 @@ def _closed(observed: ObservedConfigPool) -> list[Wait] | None:
         return [Wait("NothingRendered", "no config has been rendered for it yet")]
     if facts.paused:
         return [Wait("ConfigPoolPaused", f"spec.paused is true. Otherwise: {to_do}")] if left else []
-    reason, words = observed.held
-    if reason:
-        return [Wait(reason, f"{words}. Otherwise: {to_do}")] if left else []
+    held = observed.held
+    if held is not None:
+        return [Wait(held.reason, f"{held.message}. Otherwise: {to_do}")] if left else []
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from config_pools import NOW, config_node, config_nodes, config_pool, look
 
+from planners.fleet.steps import Wait
 from planners.machine_config import nodes as of
 from planners.machine_config.budget import max_unavailable
 from planners.machine_config.pool import STALLED, ObservedConfigPool, plan
@@ -249,7 +250,7 @@ def test_taints(says: list[str], on: list[str], off: list[str]) -> None:
     ("more", "reason"),
     [
         pytest.param({"paused": True}, "ConfigPoolPaused", id="M-U13 paused"),
-        pytest.param({"held": ("ClusterPaused", "ada paused the cluster")}, "ClusterPaused", id="its cluster"),
+        pytest.param({"held": Wait("ClusterPaused", "ada paused the cluster")}, "ClusterPaused", id="its cluster"),
         pytest.param({"target": ""}, "NothingRendered", id="nothing rendered"),
         pytest.param({"nodeSelector": {}}, "ConfigPoolRefused", id="SelectingAll"),
         pytest.param({"machineSetRef": {"name": "a"}}, "ConfigPoolRefused", id="two selectors"),

@@ -52,7 +52,7 @@ def phase_of(s: MachineConfigPoolState) -> str:
     return "Updated" if s.counts.done == s.counts.machines and s.story is None else "Updating"
 
 
-def waiting(waits: Sequence[FleetWait], cluster: str, name: str, kind: str) -> list[Markdown]:
+def waits_of(waits: Sequence[FleetWait], cluster: str, name: str, kind: str) -> list[Markdown]:
     """What it waits for, and what can be done."""
     if not waits:
         return []
@@ -79,7 +79,7 @@ def details(s: MachineConfigPoolState, made: ConfigPlan | None) -> Markdown:
         for name, d in sorted(s.drains.items())[:LINES]
     ]:
         lines += [plain("Drains:"), items(asked)]
-    lines += waiting(s.waits, s.cluster, s.name, "mcp")
+    lines += waits_of(s.waits, s.cluster, s.name, "mcp")
     return page(*lines, "Last:", told(s.journal))
 
 
@@ -118,7 +118,7 @@ def rollout_page(s: ConfigRolloutState, phase: str) -> Markdown:
     if s.end is not None:
         facts.append(join(strong(s.end.outcome), f": {s.end.message}"))
     lines = [heading(f"Rollout of {s.config} over config pool {s.pool}: {phase}"), items(facts)]
-    lines += waiting(s.waits, s.cluster, s.pool, "mcp")
+    lines += waits_of(s.waits, s.cluster, s.pool, "mcp")
     return page(*lines, "Steps:" if s.steps else "", told(s.steps, STEPS))
 
 
@@ -137,5 +137,5 @@ def configs_page(s: MachineConfigsState, phase: str) -> Markdown:
     lines += [items(pools)] if pools else []
     if s.troubles:
         lines += [plain("Troubles:"), items(f"{t.about}: {t.reason}: {t.message}" for t in s.troubles[:LINES])]
-    lines += waiting(s.waits, s.name, s.name, "cluster")
+    lines += waits_of(s.waits, s.name, s.name, "cluster")
     return page(*lines, "Last:", told(s.journal))

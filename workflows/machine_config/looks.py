@@ -219,8 +219,8 @@ async def _tell(pool: ConfigPoolEntity, view: ConfigPoolView, steps: list[Happen
     """Writes the status, where it says something new."""
     s = pool.s
     assert view.pool is not None
-    reason, words = pool.held(workflow.now())
-    status = status_of(view, words if reason in ("ClusterPaused", "Frozen") else "")
+    held = pool.held(workflow.now())
+    status = status_of(view, held.message if held is not None and s.news is not None else "")
     if status == pool.status_told and not steps:
         return
     await pool.call(

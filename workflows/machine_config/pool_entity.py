@@ -11,6 +11,7 @@ from temporalio import workflow
 from workflows.machine_config.entity import ConfigEntity
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import Wait
     from planners.machine_config.pool import ObservedConfigPool
     from planners.machine_config.steps import ConfigPlan
     from resources.calls.machine_config import ConfigDrainOutput
@@ -81,15 +82,15 @@ class ConfigPoolEntity(ConfigEntity):
             progress_at=story.progress_at if story is not None and story.held_since is None else None,
         )
 
-    def held(self, now: datetime) -> tuple[str, str]:
-        """The reason for which no node begins, and who wants that, in words; two "" where nobody does."""
+    def held(self, now: datetime) -> Wait | None:
+        """Why no node begins, and who wants that; None where nobody holds it."""
         news = self.s.news
         if news is None:
             words = f"waiting for cluster {self.s.cluster} to say whether it is paused or frozen"
-            return ("ClusterSilent", words) if "news" in self.deadlines else ("", "")
+            return Wait("ClusterSilent", words) if "news" in self.deadlines else None
         if news.paused:
             why = f" ({news.reason})" if news.reason else ""
-            return "ClusterPaused", f"{news.paused_by or 'somebody'} paused the cluster{why}"
+            return Wait("ClusterPaused", f"{news.paused_by or 'somebody'} paused the cluster{why}")
         if news.freeze is not None and news.freeze.holds(now):
-            return "Frozen", f"the cluster is frozen {news.freeze.words}"
-        return "", ""
+            return Wait("Frozen", f"the cluster is frozen {news.freeze.words}")
+        return None

@@ -46,7 +46,7 @@ def follow(pool: ConfigPoolEntity, view: ConfigPoolView, steps: list[Happening])
         pool.note("ConfigRolloutBegan", f"{view.counts.candidates} nodes are to get {facts.target}")
     if s.story is None:
         return
-    held = facts.paused or bool(pool.held(now)[0])
+    held = facts.paused or pool.held(now) is not None
     s.story = _clocked(s.story, held=held).model_copy(update={"untold": [*s.story.untold, *steps][-UNTOLD_KEPT:]})
     if complete(facts, view.counts) and not s.reservations:
         words = f"{view.counts.done} of {view.counts.machines} nodes have it"
@@ -69,7 +69,13 @@ def over(pool: ConfigPoolEntity, message: str, outcome: ConfigRolloutOutcome = C
     if s.story is None:
         return
     story, s.story = s.story, None
-    pool.note(f"ConfigRollout{outcome}", f"rollout of {story.config}: {message}")
+    words = f"rollout of {story.config}: {message}"
+    if outcome is ConfigRolloutOutcome.COMPLETE:
+        pool.note("ConfigRolloutComplete", words)
+    elif outcome is ConfigRolloutOutcome.SUPERSEDED:
+        pool.note("ConfigRolloutSuperseded", words)
+    else:
+        pool.note("ConfigRolloutFailed", words)
     ended = story.model_copy(update={"outcome": str(outcome), "message": message})
     s.former = [*s.former, ended][-FORMER_KEPT:]
     workflow.metric_meter().create_counter(
