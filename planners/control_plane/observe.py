@@ -36,6 +36,7 @@ def observe(s: ControlPlaneState, now: datetime) -> Observed:
         pace=of(s.pace, s.revision),
         revision=s.revision,
         unseen=s.unseen,
+        lent=tuple(sorted(s.lent)),
         guarded=s.spec.etcd_guard,
         etcd=s.etcd if s.etcd_is_fresh else None,
         etcd_trouble=s.etcd_trouble,

@@ -114,6 +114,9 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
             draft.wait("NewMachinesFail", f"{words}; {some(failed)} of this revision failed early")
         else:
             draft.wait("NewMachinesNotReady", words)
+    elif not moving and view.lent:
+        words = f"{some(len(view.lent))} lent to a config pool ({named(sorted(view.lent))})"
+        draft.wait("MachinesLent", f"{words}: until they are back no old one in use is deleted, {floor} must be")
 
 
 def _failed_since(view: View) -> int:
