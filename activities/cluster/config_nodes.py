@@ -73,7 +73,7 @@ class ConfigNodeActivities(Activities):
 
     def _keys(self, cluster: str) -> Dialect:
         """The keys of Nodes whose daemons have said nothing yet."""
-        return DIALECTS[self.deps.settings.cluster(cluster).machine_configs.annotations]
+        return DIALECTS[self.deps.machine_configs(cluster).annotations]
 
     @activity.defn
     async def target_config_nodes(self, input: TargetInput) -> TargetOutput:
@@ -111,6 +111,7 @@ class ConfigNodeActivities(Activities):
     async def set_update_taints(self, input: TaintInput) -> None:
         """Taints Nodes that are still to change, so that evicted pods go to those that have changed, and takes the
         taint off. A Node that is gone needs neither."""
+        self.deps.machine_configs(input.cluster)
         kube = await self.deps.clusters.get(input.cluster)
 
         async def one(what: tuple[NodeRef, bool]) -> None:
@@ -130,6 +131,7 @@ class ConfigNodeActivities(Activities):
     @activity.defn
     async def write_pool_status(self, input: PoolStatusInput) -> PoolStatusOutput:
         """Writes what the pool's workflow knows into the status; an equal status is not written."""
+        self.deps.machine_configs(input.cluster)
         kube = await self.deps.clusters.get(input.cluster)
         path = f"{POOLS}/{segment(input.pool)}"
         found = await kube.find(path)

@@ -63,7 +63,7 @@ class ConfigRenderActivities(Activities):
         """Makes, changes and deletes objects until nothing more is wanted. What the API server refuses is a trouble of
         that object, and holds up only what depends on it. Raises KubeError, SettingsError."""
         kube = await self.deps.clusters.get(input.cluster)
-        given = self.deps.settings.cluster(input.cluster).machine_configs
+        given = self.deps.machine_configs(input.cluster)
         return await Rendering(kube, options(given), templates(self.deps.settings, given)).run()
 
 

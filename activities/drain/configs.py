@@ -101,7 +101,7 @@ class ConfigDrainActivities(Activities):
 
     async def _cluster(self, input: ConfigDrainInput) -> tuple[Kube, Dialect]:
         kube = await self.deps.clusters.get(input.cluster)
-        return kube, DIALECTS[self.deps.settings.cluster(input.cluster).machine_configs.annotations]
+        return kube, DIALECTS[self.deps.machine_configs(input.cluster).annotations]
 
     async def _tell(self, input: ConfigDrainInput, stuck: str, memory: Memory) -> None:
         """Tells the pool what is in the way when it changes. Nothing waits for it."""

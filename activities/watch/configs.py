@@ -66,7 +66,7 @@ class ConfigWatchActivities(Activities):
         again: it is not the activity's failure.
         """
         kube = await self.deps.clusters.get(input.cluster)
-        dialect = DIALECTS[self.deps.settings.cluster(input.cluster).machine_configs.annotations]
+        dialect = DIALECTS[self.deps.machine_configs(input.cluster).annotations]
         watch = ConfigsWatch(kube, self.deps.client, input, dialect, last_progress())
         try:
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):

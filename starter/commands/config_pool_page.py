@@ -26,7 +26,7 @@ def about(found: ConfigPoolDescription, now: datetime) -> list[str]:
     lines = fields(_head(found, now))
     if found.no_answer:
         lines += ["", f"No answer: {found.no_answer.rstrip('.')}.", "The following is what the cluster's API says."]
-    elif not found.running:
+    elif not found.running and not found.attended:
         lines += ["", *_verdict(found)]
     if found.state is not None and found.state.parked:
         again = f"hostler renew mcp {found.name} --cluster {found.cluster}"

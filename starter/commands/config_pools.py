@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 UPDATED = "updated"
 """The only goal of `hostler wait mcp`."""
+GRAVE = ("Parked", "Refused", "Degraded")
+"""Phases of a workflow that say more than that it is paused."""
 HISTORY = ("CONFIG", "ROLLOUT", "BEGAN", "TOOK", "NODES", "MESSAGE")
 
 
@@ -30,11 +32,11 @@ def label(name: str) -> str:
 
 
 def phase_of(p: ConfigPoolListed) -> str:
-    """Its workflow's word; without one, what the object says."""
+    """Its workflow's word; without one, what the object says. A pause is known from the object before lists show it."""
+    if p.pool.spec.paused and p.phase not in GRAVE:
+        return "Paused"
     if p.phase:
         return p.phase
-    if p.pool.spec.paused:
-        return "Paused"
     true = [c.type for c in p.pool.status.conditions if c.status == "True"]
     return next((word for word in ("Degraded", "Updating", "Updated") if word in true), "Pending")
 

@@ -116,7 +116,12 @@ async def start_cluster(temporal: Client, settings: Settings, name: str, use: Ac
 
 async def start_machine_configs(temporal: Client, settings: Settings, cluster: str) -> None:
     """Starts the workflow that renders a cluster's machine configs; no error when it runs."""
-    state = MachineConfigsState(name=cluster, queue_prefix=settings.queue_prefix, timings=settings.timings)
+    state = MachineConfigsState(
+        name=cluster,
+        queue_prefix=settings.queue_prefix,
+        timings=settings.timings,
+        render_delay=settings.cluster(cluster).machine_configs.render_delay,
+    )
     await temporal.start_workflow(
         "MachineConfigsWorkflow",
         state,

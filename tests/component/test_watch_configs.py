@@ -30,6 +30,7 @@ from activities.watch.configs import ConfigWatchActivities
 from resources.calls.machine_config import ConfigNews, ConfigsCursor, NodesNews, WatchConfigsInput
 from resources.cluster.news import Reachability
 from resources.machine_config.keys import MACHINE_CONFIG, MACHINE_CONFIG_POOL, SEED
+from resources.machine_config.settings import MachineConfigSettings
 from resources.settings import ClusterSettings, Settings
 
 CONFIGS, WORKER, INFRA = "machineconfigs/demo", "machineconfigpool/demo/worker", "machineconfigpool/demo/infra"
@@ -117,7 +118,9 @@ async def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     async with new_world() as world:
         (tmp_path / "kubeconfig").write_text(world.kube.kubeconfig())
         ears = Ears()
-        settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
+        configs = MachineConfigSettings(enabled=True)
+        cluster = ClusterSettings(kubeconfig=tmp_path / "kubeconfig", machine_configs=configs)
+        settings = Settings(clusters={"demo": cluster})
         deps = Deps(settings, ears)  # type: ignore[arg-type]
         try:
             yield Watched(world, ears, ConfigWatchActivities(deps))

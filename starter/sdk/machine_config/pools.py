@@ -93,7 +93,7 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
         state, no_answer = (await self._answer(described)) if described and runs(described) else (None, "")
         async with config_objects(self.settings, where) as objects:
             found = await self._look(objects, name, dict(state.machines) if state else {})
-        renders = await self._rendering(where, found.pool)
+        attended, renders = await self._rendering(where, found.pool)
         running = described is not None and runs(described)
         return ConfigPoolDescription(
             where,
@@ -103,6 +103,7 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
             state,
             no_answer,
             running,
+            attended,
             renders,
             await live.pending_of(described) if described is not None and running else (),
             self._web(described.id, described.run_id) if described is not None else None,
@@ -123,18 +124,19 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
                 contested.append(f"{node.name} ({', '.join(contenders)})")
         return ConfigPoolDescription(objects.cluster, own, tuple(sorted(mine, key=turn)), tuple(contested))
 
-    async def _rendering(self, cluster: str, pool: MachineConfigPool) -> str:
-        """What of the pool is not rendered yet, as far as the workflow that renders says it."""
+    async def _rendering(self, cluster: str, pool: MachineConfigPool) -> tuple[bool, str]:
+        """Whether the workflow that renders runs; and what of the pool is not rendered yet, as far as it says so."""
         handle = self.temporal.get_workflow_handle(names.machine_configs_id(cluster))
         with translated():
             found = await live.described(handle)
             if found is None or not runs(found):
-                return ""
+                return False, ""
             try:
                 state = await live.query(handle, MachineConfigsState)
             except NoAnswer:
-                return ""
-        return "changes are being rendered" if state.changed_at is not None and not pool.spec.paused else ""
+                return True, ""
+        pending = state.changed_at is not None and not pool.spec.paused
+        return True, "changes are being rendered" if pending else ""
 
     # -- rollouts -----------------------------------------------------------------------------------------------------
 

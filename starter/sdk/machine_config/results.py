@@ -78,6 +78,8 @@ class ConfigPoolDescription:
     """Why it does not."""
     running: bool = False
     """Whether it has a workflow."""
+    attended: bool = False
+    """Whether the cluster's machine configs have one, which starts those of pools."""
     renders: str = ""
     """What is not rendered yet, or why it cannot be."""
     pending: tuple[PendingActivity, ...] = ()
@@ -141,17 +143,26 @@ def judge(found: ConfigPoolDescription) -> RolloutVerdict:
         return RolloutVerdict(Stand.DONE, f"{name} is updated: {_of_all(found)} have {found.target}")
     if found.state is not None and found.state.parked:
         return RolloutVerdict(Stand.STANDS, _blocked(found, "InternalError", found.state.parked))
-    if not found.running:
+    if not found.running and not found.attended:
         return RolloutVerdict(Stand.STANDS, _unattended(found))
     held = next((w for w in found.waits if w.reason in A_PERSON), None)
     if found.pool.spec.paused and held is None:
         return RolloutVerdict(Stand.STANDS, _blocked(found, "ConfigPoolPaused", "spec.paused is true"))
     if held is not None:
         return RolloutVerdict(Stand.STANDS, _blocked(found, held.reason, held.message))
-    if failed := [n for n in found.nodes if n.state.failed]:
+    if failed := _in_the_way(found):
         words = "; ".join(f"{n.name} {of.trouble(n)}" for n in failed[:3])
         return RolloutVerdict(Stand.STANDS, _blocked(found, "ConfigNodesDegraded", words))
     return RolloutVerdict(Stand.GOING, "")
+
+
+def _in_the_way(found: ConfigPoolDescription) -> list[ConfigNode]:
+    """The nodes that fail with the pool's config, once nothing else is under way or could begin beside them."""
+    failed = [n for n in found.nodes if n.desired == found.target and n.state.failed]
+    moving = any(of.busy(n) and not n.state.failed for n in found.nodes)
+    room = found.state is None or found.state.most > len(failed)
+    waiting = any(of.candidate(n, found.target) for n in found.nodes)
+    return [] if moving or (waiting and room) else failed
 
 
 def words_of(node: ConfigNode, target: str) -> str:

@@ -11,6 +11,7 @@ from activitykit import once
 from configdaemon import nodes
 from configkit import config, config_pool, create, examples, install_kinds, path, remove_all
 from kubekit import NODES, KubeTarget, Obj
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.config_nodes import ConfigNodeActivities
 from activities.cluster.configs import ConfigRenderActivities, Rendering
@@ -19,6 +20,7 @@ from activities.kube.client import KubeError
 from resources.calls.machine_config import PoolStatusInput, PoolStatusOutput, ReadPoolInput, SyncInput, SyncOutput
 from resources.journal import Happening
 from resources.machine_config.keys import MACHINE_CONFIG, MACHINE_CONFIG_POOL, SEED, ConfigKind
+from resources.machine_config.settings import MachineConfigSettings
 from resources.machine_config.view import ConfigPoolView
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -190,3 +192,18 @@ async def test_the_status_is_written_where_it_differs_and_others_conditions_stay
     since = next(c for c in after if c["type"] == "Updating")["lastTransitionTime"]
     assert since == by_type["Updating"]["lastTransitionTime"]
     assert (await renders.status("another-uid", status)).gone
+
+
+# -- the setting -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_without_the_setting_is_left_alone(renders: Renders) -> None:
+    """Somebody has started the workflow by hand."""
+    await create(renders.kube, config_pool("worker"), config("00-base"))
+    cluster = renders.deps.settings.clusters["demo"].model_copy(update={"machine_configs": MachineConfigSettings()})
+    renders.deps.settings = renders.deps.settings.model_copy(update={"clusters": {"demo": cluster}})
+    with pytest.raises(ApplicationError, match=r"set clusters\.demo\.machineConfigs\.enabled to true"):
+        await renders()
+    with pytest.raises(ApplicationError, match="are off in this worker's settings"):
+        await renders.status("uid", {"machineCount": 1})
+    assert await renders.names() == ["00-base"]
