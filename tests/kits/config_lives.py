@@ -59,11 +59,11 @@ from resources.names import (
 )
 from resources.settings import Settings
 from resources.timings import Timings
-from workflows.cluster import ClusterWorkflow
 from workflows.machine_config import ConfigRolloutWorkflow, MachineConfigPoolWorkflow, MachineConfigsWorkflow
 
 QUICK = Timings.fast().model_copy(update={"poll": timedelta(milliseconds=100)})
 POOL = "worker"
+WORKFLOWS = [MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow]
 
 
 class Configs:
@@ -90,7 +90,6 @@ class Configs:
         """The most nodes that were on their way at a time."""
         self.seq = itertools.count(1)
         self.version = 0
-        self.replays = True
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
@@ -232,7 +231,8 @@ class Configs:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def worker(self, strict: bool = False, activities: bool = True) -> AsyncIterator[None]:
+    async def worker(self, *others: type, strict: bool = False) -> AsyncIterator[None]:
+        """A worker for all of it. `others`: workflows beside these."""
         real = ConfigActivities(self.deps)
         client = [
             real.start_config_pools,
@@ -250,14 +250,14 @@ class Configs:
             of_workflows = Worker(
                 self.client,
                 task_queue=self.cluster,
-                workflows=[MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow, ClusterWorkflow],
+                workflows=[*WORKFLOWS, *others],
                 activities=client,
                 interceptors=[Boundary()],
                 workflow_runner=worker.sandbox(strict),
                 sticky_queue_schedule_to_start_timeout=STICKY,
             )
             await stack.enter_async_context(of_workflows)
-            for queue, methods in queues.items() if activities else ():
+            for queue, methods in queues.items():
                 made = Worker(self.client, task_queue=queue, activities=methods, interceptors=[Boundary()])
                 await stack.enter_async_context(made)
             daemons = asyncio.create_task(self.daemons())
@@ -322,11 +322,14 @@ class Configs:
         running = f"TaskQueue = '{self.cluster}'"
         ids = [(e.id, e.run_id, e.close_time) async for e in self.client.list_workflows(running)]
         replayer = Replayer(
-            workflows=[MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow, ClusterWorkflow],
+            workflows=WORKFLOWS,
             workflow_runner=worker.sandbox(strict=False),
             data_converter=data_converter,
         )
-        for id, run, _ in ids if self.replays else ():
+        ours = ("machineconfigs/", "machineconfigpool/", "configrollout/")
+        for id, run, _ in ids:
+            if not id.startswith(ours):
+                continue
             handle = self.client.get_workflow_handle(id, run_id=run)
             await replayer.replay_workflow(await handle.fetch_history())
         for id, _, closed in ids:
