@@ -17,7 +17,7 @@ endif
 # Where nothing compiled may be kept, every process of the tests compiles all of Hostler again, and rewrites all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo up stack check test test-all faults histories kube lint format bench constraints runbook rbac translations clean
+.PHONY: help install demo up stack check test test-all faults histories kube lint format bench constraints runbook rbac crds translations clean
 .DEFAULT_GOAL := help
 
 help:  ## What can be made
@@ -90,6 +90,9 @@ translations: $(STAMP)  ## Write docs/openshift-specs.md from resources/clouds
 
 rbac: $(STAMP)  ## Write deploy/rbac from resources/rights.py
 	@$(BIN)/python tools/rbac.py deploy/rbac
+
+crds: $(STAMP)  ## Write deploy/crds from resources/machine_config
+	@$(BIN)/python tools/crds.py deploy/crds
 
 clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -36,19 +36,24 @@ from activities.census import census
 from activities.cloud.instances import InstancesActivities
 from activities.cloud.listing import ListingActivities
 from activities.cloud.machine import MachineActivities
+from activities.cluster.config_nodes import ConfigNodeActivities
+from activities.cluster.configs import ConfigRenderActivities
 from activities.cluster.control_plane import ControlPlaneActivities
 from activities.cluster.etcd import EtcdActivities
 from activities.cluster.marks import MarkActivities
 from activities.cluster.node import NodeActivities
 from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
+from activities.drain.configs import ConfigDrainActivities
 from activities.drain.nodes import DrainActivities
 from activities.temporal.classes import ClassActivities
+from activities.temporal.configs import ConfigActivities
 from activities.temporal.members import MemberActivities
 from activities.temporal.news import NewsActivities
 from activities.temporal.orphans import OrphanActivities
 from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
+from activities.watch.configs import ConfigWatchActivities
 from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
 from resources.clouds import PROVIDERS
@@ -64,6 +69,7 @@ from workflows.cluster import ClusterWorkflow
 from workflows.control_plane import ControlPlaneWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
+from workflows.machine_config import ConfigRolloutWorkflow, MachineConfigPoolWorkflow, MachineConfigsWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.pool.rollout import RolloutWorkflow
@@ -79,6 +85,9 @@ WORKFLOWS = [
     ControlPlaneWorkflow,
     MachineClassWorkflow,
     ClusterWorkflow,
+    MachineConfigsWorkflow,
+    MachineConfigPoolWorkflow,
+    ConfigRolloutWorkflow,
     OrphanSweepWorkflow,
 ]
 ACTIVITIES: tuple[type[Activities], ...] = (
@@ -90,14 +99,19 @@ ACTIVITIES: tuple[type[Activities], ...] = (
     PreserveActivities,
     ControlPlaneActivities,
     EtcdActivities,
+    ConfigRenderActivities,
+    ConfigNodeActivities,
     WatchActivities,
+    ConfigWatchActivities,
     DrainActivities,
+    ConfigDrainActivities,
     ClassActivities,
     MemberActivities,
     PoolActivities,
     NewsActivities,
     UsesActivities,
     OrphanActivities,
+    ConfigActivities,
 )
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5

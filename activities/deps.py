@@ -28,7 +28,8 @@ from resources.calls.machine import Target
 from resources.clouds import UnknownScope
 from resources.cluster.accounts import Account
 from resources.machine.manifest import SecretRef
-from resources.settings import CloudSettings, Settings
+from resources.machine_config.settings import MachineConfigSettings
+from resources.settings import CloudSettings, Settings, SettingsError
 
 M = TypeVar("M", bound=MachineRequest)
 R = TypeVar("R", bound=Request)
@@ -109,6 +110,17 @@ class Deps:
             cluster_full_name=cluster.full_name,
             role=cluster.role,
         )
+
+    def machine_configs(self, cluster: str) -> MachineConfigSettings:
+        """How a cluster's machine configs are looked after. Raises SettingsError where they are not: what was started
+        by hand touches nothing there."""
+        given = self.settings.cluster(cluster).machine_configs
+        if not given.enabled:
+            raise SettingsError(
+                f"machine configs of cluster {cluster} are off in this worker's settings: set "
+                f"clusters.{cluster}.machineConfigs.enabled to true, or let whoever started their workflow end it"
+            )
+        return given
 
     async def credentials(self, provider: str, ref: SecretRef) -> Mapping[str, SecretStr]:
         """The Secret's credentials, or else the account's default. Raises SecretMissing when neither can be had."""

@@ -210,6 +210,8 @@ class Manifest(Model):
 
     ALSO: ClassVar[tuple[str, ...]] = ()
     """Names that a validator of the model reads, beside its fields."""
+    OPEN: ClassVar[bool] = False
+    """Whether somebody else defines further fields of it."""
     __pydantic_extra__: dict[str, Unknown]
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
 

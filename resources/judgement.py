@@ -30,6 +30,8 @@ from resources.machine.manifest import (
     TemplateMeta,
 )
 from resources.machine.preservation import PreserveValue
+from resources.machine_config.judged import config_mistakes
+from resources.machine_config.objects import ConfigMeta, ConfigObject
 from resources.names import CLUSTER_ANNOTATION, PRESERVE_ANNOTATION
 from resources.partial import Partial, readable
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
@@ -149,9 +151,10 @@ def worker_pool_spec(spec: WorkerPoolSpec, path: str) -> Mistakes:
     yield from taints(spec.taints, f"{path}.taints")
 
 
-def metadata(meta: ObjectMeta) -> Mistakes:
+def metadata(meta: ObjectMeta | ConfigMeta) -> Mistakes:
     yield from _checked("metadata.name", meta.name, dns_subdomain(meta.name))
-    yield from _checked("metadata.namespace", meta.namespace, dns_label(meta.namespace))
+    if isinstance(meta, ObjectMeta):
+        yield from _checked("metadata.namespace", meta.namespace, dns_label(meta.namespace))
     yield from labels(meta.labels, "metadata.labels")
     yield from annotation_keys(meta.annotations, "metadata.annotations")
     cluster = meta.annotations.get(CLUSTER_ANNOTATION)
@@ -202,6 +205,8 @@ def of_parts(model: type[BaseModel], parts: Mapping[str, Any]) -> Mistakes:
     elif issubclass(model, ControlPlaneMachineSet) and spec is not None:
         yield from labels(spec.selector.match_labels, "spec.selector.matchLabels")
         yield from control_plane_template(spec.template, "spec")
+    elif issubclass(model, ConfigObject):
+        yield from config_mistakes(model, meta.name if meta is not None else "", spec)
     yield from secret_ref(parts.get("secret_ref"), "secretRef")
     yield from secret_ref(parts.get("credentials_secret_ref"), "credentialsSecretRef")
     for path, keys in (("data", parts.get("data")), ("stringData", parts.get("string_data"))):

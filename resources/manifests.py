@@ -31,6 +31,7 @@ from resources.machine.manifest import (
     TemplateMeta,
     TemplateSpec,
 )
+from resources.machine_config.objects import CONFIG_MODELS, ConfigObject, translated
 from resources.names import CLUSTER_ANNOTATION
 from resources.pool.manifest import MachineDeployment
 from resources.spelling import did_you_mean
@@ -151,7 +152,7 @@ class Secret(Manifest):
         return data | {k: v.get_secret_value().encode() for k, v in self.string_data.items()}
 
 
-ClusterManifest = Machine | MachineClass | MachineDeployment | ControlPlaneMachineSet | WorkerPool
+ClusterManifest = Machine | MachineClass | MachineDeployment | ControlPlaneMachineSet | WorkerPool | ConfigObject
 """A manifest of something that belongs to a cluster."""
 AnyManifest = ClusterManifest | Infrastructure | Secret
 KINDS: dict[str, type[Manifest]] = {
@@ -162,6 +163,7 @@ KINDS: dict[str, type[Manifest]] = {
     "Secret": Secret,
     "WorkerPool": WorkerPool,
     "Infrastructure": Infrastructure,
+    **CONFIG_MODELS,
 }
 OF_CLOUD: Mapping[type[Manifest], Callable[[dict[str, Any], str, Judged], None]] = {
     MachineClass: lambda given, where, judged: judge_provider_spec(
@@ -187,6 +189,8 @@ class Loaded:
     secrets: list[Secret] = field(default_factory=list)
     worker_pools: list[WorkerPool] = field(default_factory=list)
     infrastructures: list[Infrastructure] = field(default_factory=list)
+    configs: list[ConfigObject] = field(default_factory=list)
+    """Custom resources of machine configs."""
     warnings: list[str] = field(default_factory=list)
 
     def add(self, manifest: Manifest) -> None:
@@ -198,14 +202,15 @@ class Loaded:
             Secret: self.secrets,
             WorkerPool: self.worker_pools,
             Infrastructure: self.infrastructures,
+            **dict.fromkeys(CONFIG_MODELS.values(), self.configs),
         }
         of_kind[type(manifest)].append(manifest)
 
     @property
     def manifests(self) -> list[AnyManifest]:
         """All of them, in the order in which `apply` sends them."""
-        made: list[AnyManifest] = [*self.secrets, *self.classes, *self.infrastructures, *self.worker_pools]
-        return [*made, *self.pools, *self.control_planes, *self.machines]
+        made: list[AnyManifest] = [*self.secrets, *self.configs, *self.classes, *self.infrastructures]
+        return [*made, *self.worker_pools, *self.pools, *self.control_planes, *self.machines]
 
 
 def load_manifests(text: str, source: str, validate: Validate = Validate.STRICT) -> Loaded:
@@ -260,6 +265,7 @@ def _judged(document: Any, where: str, loaded: Loaded) -> Judged:
     if isinstance(document, NoWorkers):
         judged.errors += lines_of(where, [str(document)])
         return judged
+    document = translated(document) if isinstance(document, dict) else document
     kind = document.get("kind") if isinstance(document, dict) else None
     model = KINDS.get(str(kind))
     if model is None:

@@ -108,6 +108,28 @@ def rollout_id(cluster: str, pool: str, revision: int) -> str:
     return f"rollout/{cluster}/{pool}/{revision}"
 
 
+def machine_configs_id(cluster: str) -> str:
+    return f"machineconfigs/{cluster}"
+
+
+def config_pool_id(cluster: str, name: str) -> str:
+    return f"machineconfigpool/{cluster}/{name}"
+
+
+def config_pool_listed(name: str) -> str:
+    """A config pool's name in HostlerPool, beside those of pools of machines."""
+    return f"mcp/{name}"
+
+
+def config_pool_of(listed: str) -> str:
+    """The config pool that is listed so; "" where it is none."""
+    return listed.removeprefix("mcp/") if listed.startswith("mcp/") else ""
+
+
+def config_rollout_id(cluster: str, pool: str, config: str) -> str:
+    return f"configrollout/{cluster}/{pool}/{config}"
+
+
 def id_parts(workflow_id: str, count: int) -> list[str]:
     """What a workflow's id says after its kind, such as cluster and name. If somebody has started it under an id of
     another form, the last part is the whole id."""

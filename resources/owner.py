@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from resources.base import Name, Value, cut
-from resources.names import machine_id
+from resources.names import config_pool_id, config_pool_of, machine_id
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,18 @@ def by_word(users: Iterable[str]) -> dict[str, list[str]]:
 def workflows_of_owners() -> list[str]:
     """The types of the workflows of owners, of every kind."""
     return [kind.workflow for kind in KINDS.values()]
+
+
+# -- who hears a cluster's news, besides owners -----------------------------------------------------------------------
+
+
+def listener_id(cluster: str, listener: str) -> str:
+    """The workflow id of one that hears a cluster's news: an owner, as `Owner.listed`, or a config pool, which owns no
+    machine."""
+    pool = config_pool_of(listener)
+    return config_pool_id(cluster, pool) if pool else Owner.read(listener).workflow_id(cluster)
+
+
+def listener_words(listener: str) -> str:
+    pool = config_pool_of(listener)
+    return f"config pool {pool}" if pool else str(Owner.read(listener))

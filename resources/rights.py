@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from resources.machine_config.keys import CONFIG_KINDS, GROUP
 from resources.settings import Role
 
+Feature = Literal["", "machineConfigs"]
+"""What a cluster's settings may switch on, and what needs rights of its own."""
 Where = Literal["target", "control"]
 """The target cluster is the one whose machines are looked after; the control cluster keeps the Secrets that classes
 name. They may be the same."""
@@ -50,10 +53,14 @@ class Need:
     where: Where = "target"
     name: str = ""
     """"": every object."""
+    feature: Feature = ""
+    """"": every cluster needs it."""
 
     @property
     def granted_by(self) -> str:
         """The name of the role in deploy/rbac that has it."""
+        if self.feature:
+            return f"hostler-{self.role}-configs"
         return "hostler-secrets" if self.where == "control" else f"hostler-{self.role}"
 
     @property
@@ -68,6 +75,7 @@ class Need:
 
 
 LEASES, STORAGE, POLICY = "coordination.k8s.io", "storage.k8s.io", "policy"
+CONFIGS, POOLS, KUBELETS, CONTROLLERS = (kind.plural for kind in CONFIG_KINDS)
 TOKENS_IN, LEASES_IN, EVENTS_IN = "kube-system", "kube-node-lease", "default"
 SECRETS_IN = "default"
 """Where the Secrets are that classes of the namespace `default` name."""
@@ -102,5 +110,26 @@ NEEDS: tuple[Need, ...] = (
 """The role workflows needs none."""
 
 
-def needs(role: Role, where: Where = "target") -> list[Need]:
-    return [need for need in NEEDS if (need.role, need.where) == (role, where)]
+def _config(role: Role, purpose: str, resource: str, *verbs: str) -> Need:
+    return Need(role, purpose, resource, verbs, GROUP, feature="machineConfigs")
+
+
+CONFIG_NEEDS: tuple[Need, ...] = (
+    *(_config("watch", "follow machine configs and their pools", kind, "list", "watch") for kind in (CONFIGS, POOLS)),
+    *(_config("watch", "follow what is rendered", kind, "list", "watch") for kind in (KUBELETS, CONTROLLERS)),
+    _config("cluster", "render machine configs", CONFIGS, "list", "create", "patch", "delete"),
+    _config("cluster", "give pools their rendered config", POOLS, "get", "list", "patch"),
+    _config("cluster", "merge kubelet configs, and hold on to what they have made", KUBELETS, "list", "patch"),
+    _config("cluster", "fill in templates", CONTROLLERS, "list"),
+    *(_config("cluster", "say how far they are", f"{kind}/status", "patch") for kind in (POOLS, KUBELETS, CONTROLLERS)),
+    *(
+        # OwnerReferencesPermissionEnforcement asks for it, where it is on.
+        _config("cluster", "own what they have made", f"{kind}/finalizers", "update")
+        for kind in (POOLS, KUBELETS, CONTROLLERS)
+    ),
+)
+"""What machine configs need beside that, in a cluster whose settings have them on."""
+
+
+def needs(role: Role, where: Where = "target", feature: Feature = "") -> list[Need]:
+    return [need for need in (*NEEDS, *CONFIG_NEEDS) if (need.role, need.where, need.feature) == (role, where, feature)]

@@ -16,6 +16,7 @@ from resources import attributes, names
 from resources.clouds import indexed
 from resources.cluster.state import ClusterState
 from resources.machine.state import MachineState, Phase
+from resources.machine_config.state import ConfigRolloutState, MachineConfigPoolState, MachineConfigsState
 from resources.markdown import plain
 from resources.pool.rollout import RolloutState
 
@@ -77,4 +78,42 @@ def of_rollout(state: RolloutState) -> dict[str, Any]:
         "static_summary": plain(
             f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}"
         ),
+    }
+
+
+def of_machine_configs(state: MachineConfigsState) -> dict[str, Any]:
+    return {
+        "id": names.machine_configs_id(state.name),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, state.name)]),
+        "static_summary": plain(f"Machine configs of cluster {state.name}: renders them"),
+    }
+
+
+def of_config_pool(state: MachineConfigPoolState) -> dict[str, Any]:
+    return {
+        "id": names.config_pool_id(state.cluster, state.name),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.POOL, names.config_pool_listed(state.name)),
+            ]
+        ),
+        "static_summary": plain(f"Config pool {state.name} of cluster {state.cluster}"),
+    }
+
+
+def of_config_rollout(state: ConfigRolloutState) -> dict[str, Any]:
+    return {
+        "id": names.config_rollout_id(state.cluster, state.pool, state.config),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.POOL, names.config_pool_listed(state.pool)),
+                SearchAttributePair(attributes.PHASE, "Rolling"),
+            ]
+        ),
+        "static_summary": plain(f"Rollout of {state.config} to config pool {state.pool} of cluster {state.cluster}"),
     }

@@ -46,7 +46,7 @@ def _strangers(model: type[BaseModel], given: Any, prefix: str) -> Iterator[tupl
     for key, value in given.items():
         shown = cut(key if key.isprintable() else repr(key)[1:-1], SHOWN) if isinstance(key, str) else repr(key)[:SHOWN]
         if key not in fields:
-            if key not in also:
+            if key not in also and not getattr(model, "OPEN", False):
                 yield f"{prefix}{shown}", str(key), model
             continue
         below, _ = inner_model(fields[key].annotation)

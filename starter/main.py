@@ -80,6 +80,7 @@ COMMANDS = {
     "wake": Lazy("pools", "wake", "Create the machines of a hibernated pool again."),
     "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools and of the control plane.", group=True),
     "controlplane": Lazy("control_plane", "app", "Write a control plane's manifest from its machines.", group=True),
+    "mc": Lazy("mc", "app", "Render machine configs without a cluster, and compare them.", group=True),
     "pause": Lazy("clusters", "pause", "Stop everything voluntary in a cluster."),
     "resume": Lazy("clusters", "resume", "Resume a paused cluster."),
     "freeze": Lazy("freeze", "freeze", "Let no rollout and no hot update begin for a while."),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from resources.rights import NEEDS, Need
+from resources.rights import CONFIG_NEEDS, NEEDS, Need
 
 NAMESPACE = "hostler"
 RBAC = "rbac.authorization.k8s.io"
@@ -26,6 +26,8 @@ ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "all": ("all", ("cluster", "watch", "drain", "cloud", "secrets")),
 }
 """By file: the account that it makes, and the roles that it binds to it."""
+CONFIGS = "machine-configs"
+"""The file with what machine configs need, for all accounts with a role that needs it."""
 WORDS = {
     "secrets": "The account of a worker with the role cloud, in the cluster with the Secrets that classes name.",
     "all": "The account of a worker with all roles, in a cluster that has machines and their classes' Secrets.",
@@ -40,6 +42,8 @@ def files() -> dict[str, str]:
         named = f"role{'s' if len(roles) > 1 else ''} {', '.join(roles)}"
         words = f"The account of a worker with the {named}, in a cluster with machines."
         made[f"{name}.yaml"] = _file(WORDS.get(name, words), _account(account, roles))
+    words = "What machine configs need besides, in a cluster that has them, for each account that there may be."
+    made[f"{CONFIGS}.yaml"] = _file(words, _configs())
     return made
 
 
@@ -64,7 +68,7 @@ def _of(name: str) -> Iterator[str]:
 def _parts(name: str) -> list[tuple[str, list[Need]]]:
     """What a role grants, by namespace."""
     of = lambda need: need.namespace  # noqa: E731
-    found = [need for need in NEEDS if need.granted_by == name]
+    found = [need for need in (*NEEDS, *CONFIG_NEEDS) if need.granted_by == name]
     return [(namespace, list(some)) for namespace, some in groupby(sorted(found, key=of), of)]
 
 
@@ -78,6 +82,20 @@ def _account(account: str, roles: Iterable[str]) -> Iterator[str]:
     yield f"apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\n"
     for role in roles:
         yield from _bindings(name, f"hostler-{role}")
+
+
+def _configs() -> Iterator[str]:
+    for name in dict.fromkeys(need.granted_by for need in CONFIG_NEEDS):
+        yield from _of(name)
+    for role, name in dict.fromkeys((need.role, need.granted_by) for need in CONFIG_NEEDS):
+        accounts = [f"hostler-{account}" for account, roles in ACCOUNTS.values() if role in roles]
+        subjects = "".join(
+            f"  - {{kind: ServiceAccount, name: {account}, namespace: {NAMESPACE}}}\n" for account in accounts
+        )
+        yield (
+            f"apiVersion: {RBAC}/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {name}}}\n"
+            f"roleRef: {{apiGroup: {RBAC}, kind: ClusterRole, name: {name}}}\nsubjects:\n{subjects}"
+        )
 
 
 def _bindings(account: str, role: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from activities.kube.looks import labelled_nodes, our_node
 from activities.kube.rewrite import rewrite_if_there
 from activities.kube.whose import Whose, whose
 from resources.calls.cluster import PreserveInput, PreserveOutput
+from resources.machine_config.keys import DRAINED_BY_CONFIG
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 
 
@@ -54,7 +55,7 @@ def preserve_patch(node: Object, input: PreserveInput) -> Object:
     if not annotations:
         return {}
     patch: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
-    if lifts and (node.get("spec") or {}).get("unschedulable"):
+    if lifts and (node.get("spec") or {}).get("unschedulable") and DRAINED_BY_CONFIG not in there:
         patch["spec"] = {"unschedulable": None}
     return patch
 

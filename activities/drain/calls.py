@@ -9,6 +9,7 @@ from activities.drain.pods import Pod
 from activities.kube.client import Kube, KubeError, segment
 from activities.kube.rewrite import rewrite
 from activities.kube.volumes import disk_of
+from resources.machine_config.keys import DRAINED_BY_CONFIG
 from resources.names import CORDON_ANNOTATION
 
 _GONE = (404, 409)  # 409: another pod of that name has come since
@@ -21,12 +22,14 @@ async def cordon(kube: Kube, node: dict[str, Any], machine: str) -> None:
 
 
 def _cordon(node: dict[str, Any], machine: str) -> dict[str, Any]:
-    """The merge patch. It carries the resourceVersion: by now the name may be another VM's."""
-    if is_cordoned(node):
+    """The merge patch. It carries the resourceVersion: by now the name may be another VM's. A cordon for a config is
+    lifted when the config is there, unless it is ours too."""
+    metadata = node["metadata"]
+    there = metadata.get("annotations") or {}
+    if is_cordoned(node) and (DRAINED_BY_CONFIG not in there or CORDON_ANNOTATION in there):
         return {}
-    version = node["metadata"]["resourceVersion"]
     return {
-        "metadata": {"resourceVersion": version, "annotations": {CORDON_ANNOTATION: machine}},
+        "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": {CORDON_ANNOTATION: machine}},
         "spec": {"unschedulable": True},
     }
 

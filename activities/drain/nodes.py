@@ -68,7 +68,7 @@ class DrainActivities(Activities):
                 await tell(kube, node, input.machine, input.story)
             await calls.cordon(kube, node, input.machine.name)
         # Where a VM has several Nodes, one living kubelet is enough to confirm that pods have stopped.
-        dead = input.dead or all(_kubelet_is_dead(node, clock.now()) for node in nodes)
+        dead = input.dead or all(kubelet_is_dead(node, clock.now()) for node in nodes)
         sweep = Sweep(kube, input, nodes, memory, clock, dead=dead)
         # Where the cordon is there already, a first attempt may follow another drain of this node.
         sweep.in_order = memory.attempt == attempt - 1 and (attempt > 1 or not cordoned)
@@ -133,7 +133,7 @@ def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
     raise NotYet(f"{words}{end}", input.poll)
 
 
-def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
+def kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
     """Whether the kubelet is dead, or its file system read-only, so that it cannot end a pod either (MCM D7, D8)."""
     for condition in (node.get("status") or {}).get("conditions") or ():
         well, since = ALIVE_WHEN.get(condition.get("type")), read_time(condition.get("lastTransitionTime"))

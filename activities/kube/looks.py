@@ -63,11 +63,17 @@ async def nodes_of(kube: Kube, vms: Collection[str]) -> list[dict[str, Any]]:
 
 async def every_node(kube: Kube, **query: str) -> AsyncIterator[dict[str, Any]]:
     """Every Node, or those of a query, page by page. Raises KubeError."""
-    query["limit"] = PAGE
-    while True:
-        page = await kube.get(NODES, **query)
+    async for page in pages(kube, NODES, PAGE, **query):
         for node in page["items"]:
             yield node
+
+
+async def pages(kube: Kube, path: str, limit: str, **query: str) -> AsyncIterator[dict[str, Any]]:
+    """A list, page by page; all pages show one moment. Raises KubeError."""
+    query["limit"] = limit
+    while True:
+        page = await kube.get(path, **query)
+        yield page
         if not (more := page["metadata"].get("continue")):
             return
         query["continue"] = more

@@ -8,6 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 MACHINE, CLASS = "MachineWorkflow", "MachineClassWorkflow"
 POOL, ROLLOUT = "MachineDeploymentWorkflow", "RolloutWorkflow"
 CLUSTER = "ClusterWorkflow"
+CONFIGS, CONFIG_POOL, CONFIG_ROLLOUT = "MachineConfigsWorkflow", "MachineConfigPoolWorkflow", "ConfigRolloutWorkflow"
 
 
 async def tell(client: Client, workflow_id: str, signal: str, *arguments: object) -> bool:

@@ -1,5 +1,5 @@
-"""Workflows that somebody has ended from outside: a worker looks for them, and tells those concerned or begins the
-workflow again.
+"""Workflows that are to be there and are not, most of them because somebody has ended them from outside: a worker looks
+for them, and tells those concerned or begins the workflow.
 
 Nobody else would notice soon: pools and machines hear from their cluster, and seldom speak to it; and a machine that is
 gone says nothing. It costs one call per cluster and one for all machines a minute, whatever their number.
@@ -12,18 +12,19 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from temporalio.client import WorkflowExecutionDescription
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.beside import beside
 from activities.deps import Deps
-from activities.temporal.workflows import CLUSTER, MACHINE, described, running, tell
+from activities.temporal.workflows import CLUSTER, CONFIGS, MACHINE, described, running, tell
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration
 from resources.cluster.state import Ended
 from resources.histories import cluster_begins
-from resources.names import cluster_id, machine_id, workflow_queue
+from resources.machine_config.state import MachineConfigsState
+from resources.names import cluster_id, machine_configs_id, machine_id, workflow_queue
 from resources.owner import Owner, workflows_of_owners
 
 log = logging.getLogger("hostler.lost")
@@ -42,6 +43,7 @@ class Lost:
     async def look(self) -> None:
         """Looks once. Raises RPCError."""
         await self.clusters()
+        await self.configs()
         await self.machines()
 
     # -- clusters -----------------------------------------------------------------------------------------------------
@@ -73,6 +75,34 @@ class Lost:
         kinds, joined = (MACHINE, *workflows_of_owners()), "" if found else "HostlerNode IS NOT NULL"
         left = running(*kinds, cluster=cluster, where=joined)
         return (await self.deps.client.count_workflows(left)).count > 0
+
+    # -- machine configs ----------------------------------------------------------------------------------------------
+
+    async def configs(self) -> list[str]:
+        """Begins the workflows of machine configs, and returns the clusters whose workflow was not there: the settings
+        say which clusters have one, and no other is touched. What one of them knew is all in the cluster. Raises
+        RPCError."""
+        begun = []
+        for name, given in sorted(self.deps.settings.clusters.items()):
+            if not given.machine_configs.enabled:
+                continue
+            found = await described(self.deps.client, machine_configs_id(name))
+            if found is not None and found.status is WorkflowExecutionStatus.RUNNING:
+                continue
+            state = MachineConfigsState(
+                name=name,
+                queue_prefix=self.deps.settings.queue_prefix,
+                timings=self.deps.settings.timings,
+                render_delay=given.machine_configs.render_delay,
+            )
+            await self.deps.client.start_workflow(
+                CONFIGS,
+                state,
+                **starts.of_machine_configs(state),
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            )
+            begun.append(name)
+        return begun
 
     # -- machines -----------------------------------------------------------------------------------------------------
 

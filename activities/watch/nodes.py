@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,10 @@ from activities.boundary import last_progress, progress
 from activities.clock import ServerClock
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.facts import digest, project
+from activities.kube.looks import NODES
 from activities.kube.whose import Rival, provider_id_of, the_one
 from activities.temporal.vm_owners import all_machines, machines_of
+from activities.watch.follow import Follow
 from activities.watch.labels import LabelWriter
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position
@@ -36,14 +38,10 @@ from resources.journal import Note
 from resources.machine.facts import NodeFacts
 from resources.names import machine_id
 
-SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
-READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): the connection is half-open
 ASK_EVERY = 2.0  # seconds, for a node of whose VM no machine is known
 ASK_SOON = 0.5  # in its first second: visibility hears of a VM a moment after its machine, and some nodes boot fast
 ASK_SELDOM = 60.0
 SELDOM_AFTER = 120.0
-BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
-BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, until what is known counts as old
 SIGNALS_AT_ONCE = 50
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 """What reading a Node object raises that is not as the API's schema has it."""
@@ -113,17 +111,10 @@ class NodeWatch:
         self.deaf: set[str] = set()
         """Machines that take no signals."""
         self.asking = asyncio.Event()
-        self.turn = asyncio.Lock()
-        """The lock of `_follow` and `_ask`, which both tell of nodes: what was seen earlier must not be told later."""
-        self.listed = False
-        """Whether what is known of nodes is as new as the watch."""
-        self.blind_since: float | None = None
-        """When the first list of the present row of failed lists failed."""
-        self.failures = 0
-        """Failures of the API server since it last said something."""
-        self.liveness = Liveness(kube, self.handle, self.clock, self._begin_anew)
-        self.waiting: asyncio.Timeout | None = None
-        """The timeout of the wait for the next event."""
+        self.liveness = Liveness(kube, self.handle, self.clock, lambda: self.follow.begin_anew())
+        self.say = self.liveness.tell
+        self.follow = Follow(kube, NODES, self.liveness, self, cursor.resource_version)
+        self.turn = self.follow.turn
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
         self.labels = LabelWriter(kube, self._unwritable)
 
@@ -139,99 +130,32 @@ class NodeWatch:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow())
+            group.create_task(self.follow.run())
             group.create_task(self._ask())
             group.create_task(self._contests())
             group.create_task(self.labels.run())
             group.create_task(self.liveness.probe())
 
-    # -- list and watch -------------------------------------------------------------------------------------------
+    # -- what the API server tells ------------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
-        while True:
-            try:
-                if not self.listed:
-                    async with self.turn:
-                        await self._list()
-                    self.listed, self.blind_since = True, None
-                await self.liveness.tell()
-                await self._events()
-                self.failures = 0
-            except KubeError as e:
-                # A broken or half-open watch is no news yet, nor is one that a busy server refuses: the watch goes on
-                # where it was. When that fails too, or the version is too old (410), the list decides, and a list that
-                # fails is news.
-                if not self.listed:
-                    await self._blind(e)
-                self.listed = self.listed and (e.status == 0 or e.busy) and not self.failures
-                pause = max(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)], e.retry_after or 0.0)
-                await (asyncio.sleep(pause) if e.status else self.liveness.answer(pause))
-                self.failures += 1
-
-    async def _blind(self, e: KubeError) -> None:
-        """Nodes could not be listed. A busy server answers, and may put us off for a while."""
-        now = time.monotonic()
-        self.blind_since = self.blind_since or now
-        if not e.busy or now - self.blind_since > BUSY_FOR:
-            await self.liveness.tell(e.message, e.refused)
-
-    def _begin_anew(self) -> None:
-        """The server is silent: the wait for the next event of its watch ends, and the nodes must be listed again."""
-        self.listed = False
-        if self.waiting is not None:
-            self.waiting.reschedule(asyncio.get_running_loop().time())
-
-    async def _list(self) -> None:
-        nodes = await self.kube.get("/api/v1/nodes")
-        self.liveness.heard()
-        names = {n["metadata"]["name"] for n in nodes["items"]}
+    async def listed(self, objects: list[dict[str, Any]]) -> None:
+        names = {n["metadata"]["name"] for n in objects}
         self.unknown = {n: u for n, u in self.unknown.items() if n in names}
-        await self._resolve(nodes["items"])
+        await self._resolve(objects)
         self.nodes = {}
-        for node in nodes["items"]:
+        for node in objects:
             with contextlib.suppress(*MALFORMED):
                 self._claim(node)
         # One for each VM: where it has several, the others are looked at with it.
-        each = {k: n for n in nodes["items"] if (k := _key(n)) in self.machines}
+        each = {k: n for n in objects if (k := _key(n)) in self.machines}
         told = await asyncio.gather(*map(self._seen, each.values()), return_exceptions=True)
         for failure in filter(None, told):  # only now, when no other node's telling is still running
             raise failure
         for name in [n for n in self.cursor.told if n not in names]:
             await self._gone(name)
-        self._move_to(nodes["metadata"]["resourceVersion"])
 
-    async def _events(self) -> None:
-        stream = self.kube.watch(
-            "/api/v1/nodes",
-            READ_TIMEOUT,
-            resourceVersion=self.cursor.resource_version,
-            allowWatchBookmarks="true",
-            timeoutSeconds=str(SERVER_TIMEOUT),
-        )
-        async with contextlib.aclosing(stream) as events:  # type: ignore[type-var]
-            while event := await self._next_event(events):
-                self.liveness.heard()
-                async with self.turn:
-                    await self._event(event["type"], event["object"])
-                # Only now: what has been told is behind the cursor, what has not is before it; and an event that cannot
-                # be told (its label is refused) must not come again and again without a pause.
-                self.failures = 0
-                self._move_to(event["object"]["metadata"]["resourceVersion"])
-
-    async def _next_event(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """The next event; None when the server has ended the watch."""
-        try:
-            async with asyncio.timeout(None if self.listed else 0.0) as self.waiting:
-                return await anext(events, None)
-        except TimeoutError:
-            raise KubeError(0, "Unreachable", f"the API server of {self.cluster} is silent") from None
-        finally:
-            self.waiting = None
-
-    async def _event(self, kind: str, node: dict[str, Any]) -> None:
-        if kind == "BOOKMARK":
-            return  # it has a version and nothing else, not even a name
-        name = node["metadata"]["name"]
+    async def changed(self, kind: str, found: dict[str, Any]) -> None:
+        name = found["metadata"]["name"]
         if kind == "DELETED":
             self.unknown.pop(name, None)
             self.labels.forget(name)
@@ -239,10 +163,10 @@ class NodeWatch:
             await self._gone(name)
         else:
             with contextlib.suppress(*MALFORMED):
-                self._claim(node)
-            await self._seen(node)
+                self._claim(found)
+            await self._seen(found)
 
-    def _move_to(self, resource_version: str) -> None:
+    def moved(self, resource_version: str) -> None:
         self.cursor.resource_version = resource_version
         progress(message=f"at resourceVersion {resource_version}", **self.cursor.details())
 
@@ -413,7 +337,7 @@ class NodeWatch:
     async def _unwritable(self, node: dict[str, Any], why: str) -> bool:
         """A Node that cannot be written is its machine's trouble alone; where the whole server is in trouble, that is
         said instead."""
-        if why and (not self.liveness.well or self.failures):
+        if why and (not self.liveness.well or self.follow.failures):
             return False
         if why:
             words = f"node {node['metadata']['name']} cannot be written; it is tried again: {why}"

@@ -1,1 +1,1 @@
-"""Machine configs (seed 004): rendering, which works on the API server's objects as dicts, and pools of nodes."""
+"""Machine configs: what is rendered, and which nodes get it when. Pure functions."""

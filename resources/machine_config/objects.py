@@ -72,6 +72,7 @@ class OwnerReference(Nullable):
 class ConfigMeta(Nullable):
     """What the API server keeps of every object."""
 
+    ALSO: ClassVar[tuple[str, ...]] = ("managedFields", "selfLink")
     name: Name
     """The name, unique among the objects of its kind in the cluster."""
     labels: Labels = Field(default_factory=dict)
@@ -343,6 +344,7 @@ class KubeletConfig(ConfigObject):
 class ControllerConfigSpec(Nullable):
     """What the templates are filled in with. Any other field may be given: a template finds it by its name."""
 
+    OPEN: ClassVar[bool] = True
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(partial(bounded, most=RAW_MOST))]]
     cluster_dns_ip: Key = Field(default="", alias="clusterDNSIP")
     """The address of the cluster's DNS service."""

@@ -19,6 +19,7 @@ from resources.reasons.etcd import ETCD_STEPS, ETCD_WAITS
 from resources.reasons.joining import JOINING
 from resources.reasons.leaving import LEAVING
 from resources.reasons.living import LIVING
+from resources.reasons.machine_config import CONFIG_STEPS, CONFIG_WAITS
 from resources.reasons.others import ANY_TIME, CLUSTER, RESET, STORY
 from resources.reasons.pool_waits import POOL_WAITS
 from resources.reasons.pools import POOL_STEPS
@@ -74,6 +75,12 @@ GROUPS: dict[str, Group] = {
         "What a cluster's control plane does, and what it waits for: `hostler describe controlplane --cluster "
         "{cluster}`. It also waits like a pool: for its class, its cluster, a pause, and after a cloud's error.",
         CONTROL_PLANE_WAITS | CONTROL_PLANE_STEPS | ETCD_WAITS | ETCD_STEPS,
+    ),
+    "Machine configs": Group(
+        "What a config pool does, and what it waits for: `hostler describe mcp {name}`; and what keeps a cluster's "
+        "machine configs from being rendered. Here NAME is the config pool. It also waits while its cluster is paused "
+        "or frozen (ClusterPaused, Frozen).",
+        CONFIG_WAITS | CONFIG_STEPS,
     ),
     "Machine classes": Group("The journal of a class: `hostler describe class CLASS`.", CLASS),
     "Clusters": Group("The journal of a cluster: `hostler describe cluster {cluster}`.", CLUSTER),

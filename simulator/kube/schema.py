@@ -184,12 +184,13 @@ def _fits(value: Any, schema: Obj, path: str) -> bool:
 
 
 def _validate_junctors(value: Any, schema: Obj, path: str, errors: FieldErrors) -> None:
+    """A real server names no field where a combination of schemas is not met."""
     for sub in schema.get("allOf") or ():
         validate(value, sub, path, errors)
     any_of = None if schema.get(_INT_OR_STRING) else schema.get("anyOf")
     if any_of and not any(_fits(value, sub, path) for sub in any_of):
-        errors.invalid(path, _type_name(value), f"{path} in body must validate at least one schema (anyOf)")
+        errors.invalid("<nil>", "", f'"{path}" must validate at least one schema (anyOf)')
     if (one_of := schema.get("oneOf")) and sum(_fits(value, sub, path) for sub in one_of) != 1:
-        errors.invalid(path, _type_name(value), f"{path} in body must validate one and only one schema (oneOf)")
+        errors.invalid("<nil>", "", f'"{path}" must validate one and only one schema (oneOf)')
     if "not" in schema and _fits(value, schema["not"], path):
-        errors.invalid(path, _type_name(value), f"{path} in body must not validate the schema (not)")
+        errors.invalid("<nil>", "", f'"{path}" must not validate the schema (not)')

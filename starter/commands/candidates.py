@@ -17,6 +17,7 @@ from starter.commands.kinds import (
     ALIASES,
     CLASS,
     CLUSTER,
+    CONFIG_POOL,
     CONTROL_PLANE,
     MACHINE,
     NODE,
@@ -95,6 +96,8 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
 
     # An option whose value is still missing keeps click from giving the words before it their places.
     kind = ctx.params.get("kind") or next(iter(ctx.args), "")
+    if ALIASES.get(kind.partition("/")[0]) == CONFIG_POOL:
+        return [("updated", "every node has the pool's config")]
     if ALIASES.get(kind.partition("/")[0]) in (POOL, CONTROL_PLANE):
         return [
             ("rolled-out", "all machines are of the newest revision, and available"),
@@ -136,7 +139,8 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
         return clusters(ctx, beginning)
     if which in ONLY:
         return [(ONLY[which], "")]
-    if which not in (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
+    with_names = (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE, CONFIG_POOL)
+    if which not in with_names or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
@@ -147,6 +151,7 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
         ROLLOUT: _pools,
         CLASS: _classes,
         NODE: _nodes,
+        CONFIG_POOL: _config_pools,
     }[which]
     return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
 
@@ -183,6 +188,12 @@ async def _pools(settings: Settings, cluster: str, beginning: str) -> Candidates
     return await _workflows(settings, "MachineDeploymentWorkflow", pool_id(cluster, beginning))
 
 
+async def _config_pools(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.names import config_pool_id
+
+    return await _workflows(settings, "MachineConfigPoolWorkflow", config_pool_id(cluster, beginning))
+
+
 async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidates:
     """Names and phases, found by the beginning of the workflow's id."""
     from resources.attributes import PHASE
@@ -205,7 +216,10 @@ def pool_names(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def owner_names(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Pools, and the word for the control plane."""
+    """Pools, the word for the control plane, and config pools after `mcp/`."""
+    kind, slash, beginning = incomplete.partition("/")
+    if slash:
+        return [(f"{kind}/{name}", help) for name, help in _names(ctx, kind, beginning)]
     word = SHORT[CONTROL_PLANE]
     itself = [(word, "the cluster's control plane")] if word.startswith(incomplete) else []
     return itself + pool_names(ctx, incomplete)

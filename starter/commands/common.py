@@ -46,23 +46,23 @@ AsOption = Annotated[
 MachineArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=candidates.kinds(MACHINE)
+        metavar="KIND", help="machine; also machines, machine/NAME.", autocompletion=candidates.kinds(MACHINE)
     ),
 ]
 MachineOrPoolArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool or controlplane; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane"),
+        help="machine, pool, controlplane or mcp; also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "mcp"),
     ),
 ]
 KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool, controlplane, class or cluster; also machine/NAME.",
-        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER),
+        help="machine, pool, controlplane, class, cluster or mcp (but not to delete); also machine/NAME.",
+        autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER, "mcp"),
     ),
 ]
 NameArgument = Annotated[
@@ -236,6 +236,8 @@ def _kind(word: str, kinds: Collection[str], *, alone: bool = False) -> str:
     with_names = [SHORT.get(k, k) for k in kinds if k not in ONLY]
     if known is None and alone and not spelled and len(with_names) <= FEW:  # most likely the name alone
         spelled = f"; write {' or '.join(f'{w} {word}' for w in with_names)}"
+    if known is not None and known != word:
+        word, spelled = f"{word} ({known})", ""
     raise typer.BadParameter(f"{word!r} is not a kind for this command; it takes {', '.join(words)}{spelled}")
 
 

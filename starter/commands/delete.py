@@ -22,7 +22,7 @@ from starter.commands.common import (
     target,
     tell_each,
 )
-from starter.commands.kinds import ALL, CLASS, CLUSTER, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
+from starter.commands.kinds import ALL, CLASS, CLUSTER, CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
 from starter.commands.selection import Among, Others, Selection
 from starter.outlet import say
 
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 
 KINDS = (MACHINE, POOL, CONTROL_PLANE, CLASS, CLUSTER)
 DELETED = (*KINDS, WORKER_POOL)
+RENEWED = (*KINDS, CONFIG_POOL)
 USAGE = {
     POOL: "for pools: {} pool NAME...",
     WORKER_POOL: "for worker pools: {} workerpool NAME...",
     CONTROL_PLANE: "for the control plane: {} controlplane",
     CLASS: "for classes: {} class NAME...",
     CLUSTER: "for a cluster: {} cluster NAME",
+    CONFIG_POOL: "for config pools: {} mcp NAME...",
 }
 
 
@@ -226,8 +228,8 @@ def renew(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let machines, pools, the control plane, classes or a cluster's watch continue with the newest code, and retry
-    what is parked.
+    """Let machines, pools, the control plane, classes, config pools (mcp) or a cluster's watch continue with the newest
+    code, and retry what is parked.
 
     `renew all` is for all of them in the cluster (-A: in all clusters), after an upgrade of the workers.
     """
@@ -236,7 +238,7 @@ def renew(
             raise typer.BadParameter("all takes no names, and is for all of a cluster: renew all [-A]")
         chosen = None
     else:
-        which, given = target(kind, names or [], KINDS)
+        which, given = target(kind, names or [], RENEWED)
         chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 
     async def body(client: HostlerClient) -> None:
@@ -246,6 +248,7 @@ def renew(
             CONTROL_PLANE: client.control_planes,
             CLASS: client.classes,
             CLUSTER: client.clusters,
+            CONFIG_POOL: client.config_pools,
         }
         found = [(chosen, await chosen.keys(client))] if chosen else await _everything(client, among.all_clusters)
         if not any(keys for _, keys in found):
@@ -269,11 +272,13 @@ async def _everything(client: HostlerClient, all_clusters: bool) -> list[tuple[S
     classes = [(c.cluster, c.name) for c in await client.classes.list(all_clusters=all_clusters)]
     pools = [(p.cluster, p.name) for p in await client.pools.list(all_clusters=all_clusters)]
     sets = [(c.cluster, c.name) for c in await client.control_planes.list(all_clusters=all_clusters)]
+    configs = await client.config_pools.known(all_clusters=all_clusters)
     machines = [(m.cluster, m.name) for m in await client.list(all_clusters=all_clusters)]
     return [
         (Selection(kind=CLUSTER), [(name, name) for name in where]),
         (Selection(kind=CLASS, all_clusters=all_clusters), classes),
         (Selection(kind=POOL, all_clusters=all_clusters), pools),
         (Selection(kind=CONTROL_PLANE, all_clusters=all_clusters), sets),
+        (Selection(kind=CONFIG_POOL, all_clusters=all_clusters), configs),
         (Selection(kind=MACHINE, all_clusters=all_clusters), machines),
     ]

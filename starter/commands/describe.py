@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from starter.commands import classes, clusters, control_plane_page, pool_page, worker_pools
+from starter.commands import classes, clusters, config_pool_page, control_plane_page, pool_page, worker_pools
 from starter.commands.blocks import command
 from starter.commands.common import KindArgument, NamesArgument, Reading, Session, named, one, target, targets
-from starter.commands.kinds import CLASS, CLUSTER, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
+from starter.commands.kinds import CLASS, CLUSTER, CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
 
 if TYPE_CHECKING:
     from resources.journal import Happening
     from resources.machine.state import MachineState, UpdateTrouble, WaitingFor
     from starter.sdk.client import HostlerClient
     from starter.sdk.control_plane.results import ControlPlaneDescription
+    from starter.sdk.machine_config.results import ConfigPoolDescription
     from starter.sdk.pools.results import PoolDescription
     from starter.sdk.results import ClassDescription, ClusterDescription, Description, PendingActivity
 
-KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, CLASS, CLUSTER)
+KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, CLASS, CLUSTER, CONFIG_POOL)
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
 ABOVE = "as above"
@@ -33,8 +34,8 @@ def describe(
     names: NamesArgument = None,
     here: Reading,
 ) -> None:
-    """Show everything about machines, pools, worker pools, the control plane, classes or a cluster: what each is, what
-    it waits for and why, and what happened to it.
+    """Show everything about machines, pools, worker pools, the control plane, classes, config pools (mcp) or a cluster:
+    what each is, what it waits for and why, and what happened to it.
 
     Without a worker it says so and shows what Temporal knows; for a machine that is gone, what is left of it. `describe
     cluster` without NAME shows the default cluster.
@@ -76,6 +77,8 @@ async def _page(client: HostlerClient, which: str, asked: str) -> list[str]:
         return await worker_pools.page(client, asked, datetime.now(UTC))
     if which == CONTROL_PLANE:
         return control_plane_lines(await client.control_planes.describe(asked), datetime.now(UTC))
+    if which == CONFIG_POOL:
+        return config_pool_lines(await client.config_pools.describe(asked), datetime.now(UTC))
     if which == CLASS:
         return class_page(await client.classes.describe(asked), datetime.now(UTC))
     return page(await client.describe(asked), datetime.now(UTC))
@@ -135,6 +138,14 @@ def control_plane_lines(found: ControlPlaneDescription, now: datetime) -> list[s
     journal = found.state.journal if found.state and not found.no_answer else []
     lines = [*control_plane_page.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
     lines += control_plane_page.commands(found)
+    return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
+
+
+def config_pool_lines(found: ConfigPoolDescription, now: datetime) -> list[str]:
+    """The whole answer for a config pool, as lines."""
+    journal = found.state.journal if found.state else []
+    lines = [*config_pool_page.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    lines += config_pool_page.commands(found)
     return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 

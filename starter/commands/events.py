@@ -12,7 +12,7 @@ from starter.commands import candidates
 from starter.commands.blocks import command
 from starter.commands.common import NameArgument, Reading
 from starter.commands.describe import described
-from starter.commands.kinds import CLASS, CLUSTER, CONTROL_PLANE, MACHINE, POOL
+from starter.commands.kinds import CLASS, CLUSTER, CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL
 from starter.outlet import say, warn
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def events(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="machine, pool, controlplane, class or cluster; also machine/NAME. Default: everything of the "
+            help="machine, pool, controlplane, class, cluster or mcp; also machine/NAME. Default: everything of the "
             "cluster.",
             show_default=False,
-            autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER),
+            autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER, "mcp"),
         ),
     ] = None,
     name: NameArgument = None,
@@ -43,8 +43,8 @@ def events(
     ] = False,
     here: Reading,
 ) -> None:
-    """Show the events of a machine, pool, control plane, class or cluster, in time order; without KIND, of a cluster
-    and all that is in it.
+    """Show the events of a machine, pool, control plane, class, config pool (mcp) or cluster, in time order; without
+    KIND, of a cluster and all that is in it.
 
     They come from the journals, and from the histories that Temporal still has: also of what has ended.
     """
@@ -60,6 +60,7 @@ def events(
             CONTROL_PLANE: client.control_planes,
             CLASS: client.classes,
             CLUSTER: client.clusters,
+            CONFIG_POOL: client.config_pools,
         }
         shelf = shelves.get(which, client)
         gone = await shelf.is_gone(asked)

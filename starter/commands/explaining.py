@@ -6,10 +6,7 @@ source; resources.effects knows what a change of a provider spec's field does to
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +28,11 @@ from resources.clouds.openshift import Becomes, Fate, OpenShiftSpec, fate_of
 from resources.control_plane import translation
 from resources.control_plane.manifest import API as OPENSHIFT_API
 from resources.control_plane.manifest import MACHINE_TYPE
+from resources.docstrings import field_words, model_words
 from resources.effects import Effect, effects
 from resources.machine.state import Status
+from resources.machine_config.keys import API as MACHINE_CONFIG_API
+from resources.machine_config.objects import CONFIG_MODELS
 from resources.manifests import KINDS
 from resources.names import API_VERSION, OWN_API_VERSION
 from resources.settings import Settings
@@ -56,10 +56,15 @@ VERSIONS = {
     **dict.fromkeys(("Machine", "MachineClass", "MachineDeployment"), API_VERSION),
     **dict.fromkeys(("WorkerPool", "Infrastructure"), OWN_API_VERSION),
     "ControlPlaneMachineSet": OPENSHIFT_API,
+    **dict.fromkeys(CONFIG_MODELS, MACHINE_CONFIG_API),
     "Secret": "v1",
 }
 ALIASES = {
-    **dict.fromkeys(("mc", "machines"), "Machine"),
+    "machines": "Machine",
+    **dict.fromkeys(("mc", "machineconfigs"), "MachineConfig"),
+    **dict.fromkeys(("mcp", "machineconfigpools", "machinepool"), "MachineConfigPool"),
+    "kubeletconfigs": "KubeletConfig",
+    "controllerconfigs": "ControllerConfig",
     **dict.fromkeys(("mcc", "class", "classes", "machineclasses"), "MachineClass"),
     **dict.fromkeys(("mcd", "pool", "pools", "machinedeployments"), "MachineDeployment"),
     **dict.fromkeys(("wp", "workerpools"), "WorkerPool"),
@@ -123,7 +128,7 @@ def explain(path: str, provider: str | None = None) -> Explained:
     word, *steps = path.split(".")
     kind = _kind(word)
     within = _within(kind, steps, provider)
-    here = Field("", "", "Object", ROOTS[kind], description=_words(ROOTS[kind]), kind=kind)
+    here = Field("", "", "Object", ROOTS[kind], description=model_words(ROOTS[kind]), kind=kind)
     for step in steps:
         below = {f.name: f for f in fields_of(here, within)}
         if step not in below:
@@ -146,7 +151,7 @@ def fields_of(parent: Field, provider: str) -> Iterator[Field]:
         elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it names the file
             yield _field(parent, name, alias, path, info, provider)
     if top and parent.model is KINDS["Machine"]:
-        yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} It is output only.")
+        yield Field(STATUS, STATUS, "Status", Status, description=f"{model_words(Status)} It is output only.")
 
 
 def _of_cloud(parent: Field, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
@@ -161,7 +166,7 @@ def _of_cloud(parent: Field, alias: str, path: str, info: FieldInfo, provider: s
         model.__name__,
         model,
         required=info.is_required(),
-        description=_words(model),
+        description=model_words(model),
         effects=_effects(provider, "") if theirs else _marked(Effect.HASH, model),
         mark=None if theirs else Effect.HASH,
         of_cloud=True,
@@ -171,7 +176,7 @@ def _of_cloud(parent: Field, alias: str, path: str, info: FieldInfo, provider: s
 
 def _field(parent: Field, name: str, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
     type_, model = _type(info.annotation)
-    words = (_docstrings(parent.model).get(name) if parent.model else "") or (_words(model) if model else "")
+    words = (field_words(parent.model).get(name) if parent.model else "") or (model_words(model) if model else "")
     becomes = fate_of(info.metadata)
     if becomes is not None:
         words = f"{words} {becomes}".strip()
@@ -322,42 +327,4 @@ def _marked(mark: Effect | None, model: type[BaseModel] | None) -> tuple[Effect,
 
 def effect_words(effect: Effect) -> str:
     """What an effect means, as resources.effects says it."""
-    return _docstrings(Effect)[effect.name]
-
-
-def _words(model: type[BaseModel]) -> str:
-    """A model's own docstring, not an inherited one."""
-    return inspect.cleandoc(model.__dict__.get("__doc__") or "").partition("\n\n")[0].replace("\n", " ")
-
-
-@cache
-def _docstrings(owner: type) -> dict[str, str]:
-    """The words under each attribute of a class, those of its bases included."""
-    found: dict[str, str] = {}
-    for base in reversed(owner.__mro__):
-        if base.__module__.partition(".")[0] == "resources":
-            found |= dict(_own_docstrings(base))
-    return found
-
-
-def _own_docstrings(owner: type) -> Iterator[tuple[str, str]]:
-    try:
-        source = inspect.getsource(owner)
-    except OSError:
-        return  # a model that is made of others' models, such as FailureDomains: its fields have their words
-    tree = ast.parse(textwrap.dedent(source)).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    for node, following in zip(tree.body, tree.body[1:], strict=False):
-        target = (
-            node.target
-            if isinstance(node, ast.AnnAssign)
-            else node.targets[0]
-            if isinstance(node, ast.Assign)
-            else None
-        )
-        if (
-            isinstance(target, ast.Name)
-            and isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-        ):
-            yield target.id, " ".join(str(following.value.value).split())
+    return field_words(Effect)[effect.name]

@@ -20,7 +20,7 @@ def read(sources: Iterable[str], validate: Validate = Validate.STRICT) -> Loaded
     """
     whole, wrong = Loaded(), []
     given = list(sources)
-    for text, source in _texts(given):
+    for text, source in texts(given):
         try:
             part = load_manifests(text, source, validate)
         except ManifestError as e:
@@ -36,7 +36,7 @@ def read(sources: Iterable[str], validate: Validate = Validate.STRICT) -> Loaded
     return whole
 
 
-def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
+def texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
     for source in sources:
         if source == "-":
             yield sys.stdin.read(SIZE_MOST + 1), "standard input"

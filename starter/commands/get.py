@@ -16,8 +16,12 @@ from starter.commands.kinds import (
     ALL,
     CLASS,
     CLUSTER,
+    CONFIG_POOL,
     CONTROL_PLANE,
+    CONTROLLER_CONFIG,
+    KUBELET_CONFIG,
     MACHINE,
+    MACHINE_CONFIG,
     NODE,
     ONLY,
     ORPHAN,
@@ -35,7 +39,10 @@ if TYPE_CHECKING:
 
 EVERYTHING = (CONTROL_PLANE, POOL, ROLLOUT, MACHINE, CLASS)
 """What `get all` shows."""
-KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN)
+CONFIGS = (MACHINE_CONFIG, KUBELET_CONFIG, CONTROLLER_CONFIG)
+OF_THE_API = (NODE, *CONFIGS)
+"""Kinds that the cluster's API alone is asked for."""
+KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN, CONFIG_POOL, *CONFIGS)
 
 
 @command
@@ -45,12 +52,13 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="machines (machine, mc), pools (pool, mcd), workerpools (wp), controlplanes (controlplane, cp), "
-            "rollouts, classes (class, mcc), nodes (node, no), clusters or orphans; several with commas; or all: "
-            "control plane, pools, rollouts, machines and classes.",
+            help="machines (machine), pools (pool, mcd), workerpools (wp), controlplanes (controlplane, cp), rollouts, "
+            "classes (class, mcc), nodes (node, no), clusters or orphans; machineconfigpools (mcp), machineconfigs "
+            "(mc), kubeletconfigs or controllerconfigs; several with commas; or all: control plane, pools, rollouts, "
+            "machines and classes.",
             autocompletion=candidates.kinds(
                 *("machines", "pools", "workerpools", "controlplanes", "rollouts", "classes", "nodes", "clusters"),
-                *("orphans", ALL),
+                *("orphans", "mcp", "mc", "kubeletconfigs", "controllerconfigs", ALL),
             ),
         ),
     ],
@@ -76,10 +84,11 @@ def get(
     colour: ColourOption = None,
     here: Reading,
 ) -> None:
-    """List machines, pools, worker pools, control planes, rollouts, classes, nodes, clusters, or orphans: VMs of a
-    cluster that no machine's workflow owns.
+    """List machines, pools, worker pools, control planes, rollouts, classes, nodes, clusters, machine configs and their
+    pools, or orphans: VMs of a cluster that no machine's workflow owns.
 
-    Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
+    Machines come from Temporal (a list is about a second behind, a named machine is not), nodes and machine configs
+    from the cluster's API.
     With -l, -L, --show-labels and --sort-by each one is asked, which needs a worker. On a terminal that is too narrow,
     the least important columns are left out; -o wide shows all. `-o yaml` prints manifests that `hostler apply -f -`
     accepts. Orphans are found in the cloud by their owner tags; `hostler adopt` takes one over.
@@ -117,7 +126,7 @@ def get(
             one = given == 1 or (not given and len(kinds) == 1 and kinds[0] in ONLY and not all_clusters)
             await show(listings, form, manner, single=one and kinds != [ROLLOUT])
 
-    if kinds == [NODE]:  # the cluster's API alone is asked, even while Temporal does not answer
+    if set(kinds) <= {*OF_THE_API}:  # the cluster's API alone is asked, even while Temporal does not answer
         asyncio.run(body(None))
     else:
         here.run(body, everywhere=all_clusters or kinds == [CLUSTER])
@@ -140,6 +149,8 @@ def _judge(word: str, which: str, names: list[str], selector: str | None, all_cl
         raise typer.BadParameter(f"a cluster has one control plane: get {word} [--cluster C], or -A")
     if which in (POOL, WORKER_POOL, ROLLOUT) and (selector is not None or (names and all_clusters)):
         raise typer.BadParameter(f"select them by the pool's name: get {word} [NAME...] [--cluster C], or -A")
+    if which in (CONFIG_POOL, *CONFIGS) and all_clusters:
+        raise typer.BadParameter(f"they are listed for one cluster: get {word} [NAME...] [--cluster C]")
     if which == CLASS and (selector is not None or (names and all_clusters)):
         raise typer.BadParameter("select classes by name: get classes [NAME...] [--cluster C], or -A")
 
@@ -147,12 +158,27 @@ def _judge(word: str, which: str, names: list[str], selector: str | None, all_cl
 async def _listing(
     which: str, wanted: MachineFilter, here: Session, client: HostlerClient | None, stack: AsyncExitStack
 ) -> Listing[Any]:
-    """What is to be shown of a kind; only nodes can do without a client."""
-    from starter.commands import classes, clusters, control_planes, machines, nodes, pools, rollout_rows, worker_pools
+    """What is to be shown of a kind; only those of the cluster's API can do without a client."""
+    from starter.commands import (
+        classes,
+        clusters,
+        config_pools,
+        control_planes,
+        machine_configs,
+        machines,
+        nodes,
+        pools,
+        rollout_rows,
+        worker_pools,
+    )
 
     names, everywhere = wanted.chosen.names, wanted.chosen.all_clusters
+    if which in CONFIGS:
+        return await machine_configs.listing(which, here, wanted.chosen, stack)
     if client is None or which == NODE:
         return await nodes.listing(here, wanted.chosen, stack)
+    if which == CONFIG_POOL:
+        return config_pools.listing(client, names, str(wanted.chosen.selector or ""))
     if which == CLUSTER:
         return clusters.listing(client, names)
     if which == POOL:

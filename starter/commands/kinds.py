@@ -11,8 +11,12 @@ POOL = "machinedeployment"
 ROLLOUT = "rollout"
 WORKER_POOL = "workerpool"
 ORPHAN = "orphan"
+CONFIG_POOL = "machineconfigpool"
+MACHINE_CONFIG = "machineconfig"
+KUBELET_CONFIG = "kubeletconfig"
+CONTROLLER_CONFIG = "controllerconfig"
 ALIASES = {
-    **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
+    **dict.fromkeys(("machine", "machines"), MACHINE),
     **dict.fromkeys(("node", "nodes", "no"), NODE),
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
     **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
@@ -24,10 +28,14 @@ ALIASES = {
     **dict.fromkeys(("rollout", "rollouts"), ROLLOUT),
     **dict.fromkeys(("workerpool", "workerpools", "wp"), WORKER_POOL),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
+    **dict.fromkeys(("mcp", "machineconfigpool", "machineconfigpools"), CONFIG_POOL),
+    **dict.fromkeys(("mc", "machineconfig", "machineconfigs"), MACHINE_CONFIG),
+    **dict.fromkeys(("kubeletconfig", "kubeletconfigs"), KUBELET_CONFIG),
+    **dict.fromkeys(("controllerconfig", "controllerconfigs"), CONTROLLER_CONFIG),
 }
 ALL = "all"
 """Several kinds, where a command takes it for a kind."""
-SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane"}
+SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane", CONFIG_POOL: "mcp"}
 """The words that people type for kinds whose names are those of manifests."""
 ONLY = {CONTROL_PLANE: "cluster"}
 """The name of a kind of which a cluster has only one: nobody has to type it."""

@@ -11,7 +11,7 @@ import typer
 from starter.commands import candidates, fleets
 from starter.commands.blocks import command
 from starter.commands.common import Asking, Reading, ReasonOption, span, tell_each
-from starter.commands.kinds import ALIASES, CONTROL_PLANE, ONLY, POOL, SHORT, WORKER_POOL
+from starter.commands.kinds import ALIASES, CONFIG_POOL, CONTROL_PLANE, ONLY, POOL, SHORT, WORKER_POOL
 from starter.commands.pools import DryRunOption, warn_of_preserved
 from starter.outlet import say
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from starter.sdk.results import Sent
 
 app = typer.Typer(
-    help="Follow and control the rollouts of pools and of the control plane: status, history, pause, resume, undo; for "
-    "pools also approve, reject, restart, abort.",
+    help="Follow and control the rollouts of pools, of the control plane and of config pools (mcp/NAME): status, "
+    "history, pause, resume; but for the last undo; for pools also approve, reject, restart, abort.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -33,7 +33,7 @@ OwnersArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="POOL",
-        help="p1, pool/p1 or machinedeployment/p1; workerpool/w1 for those of its zones; or controlplane.",
+        help="p1, pool/p1 or machinedeployment/p1; workerpool/w1 for those of its zones; controlplane; or mcp/worker.",
         show_default=False,
         autocompletion=candidates.owner_names,
     ),
@@ -65,24 +65,28 @@ def _owner(word: str) -> tuple[str, str]:
         return CONTROL_PLANE, ONLY[CONTROL_PLANE]
     kind, slash, name = word.rpartition("/")
     of = ALIASES.get(kind) if slash else POOL
-    if of is None or of not in (*fleets.KINDS, WORKER_POOL):
+    if of is None or of not in (*fleets.KINDS, WORKER_POOL, CONFIG_POOL):
         raise typer.BadParameter(
-            f"{word!r}: only pools and the control plane have rollouts; write pool/{name or 'NAME'}, or controlplane"
+            f"{word!r}: only pools, the control plane and config pools have rollouts; write pool/{name or 'NAME'}, "
+            f"controlplane, or mcp/{name or 'NAME'}"
         )
     if not name:
         raise typer.BadParameter(f"{word!r} has no name; write pool/NAME or NAME")
     return of, name
 
 
-def some_owners(words: list[str] | None) -> list[tuple[str, str]]:
+def some_owners(words: list[str] | None, verb: str = "") -> list[tuple[str, str]]:
+    """`verb`: a command that config pools do not have."""
     if not (found := owners(words)):
         raise typer.BadParameter("give a pool or the control plane: POOL, pool/POOL or controlplane")
+    if verb and any(kind == CONFIG_POOL for kind, _ in found):
+        raise typer.BadParameter(f"{verb}: a config pool goes back when its MachineConfigs do: hostler apply -f FILE")
     return found
 
 
 def some_pools(words: list[str] | None, verb: str) -> list[tuple[str, str]]:
     found = some_owners(words)
-    if any(kind == CONTROL_PLANE for kind, _ in found):
+    if any(kind in (CONTROL_PLANE, CONFIG_POOL) for kind, _ in found):
         raise typer.BadParameter(f"{verb} is for pools: rollout {verb} POOL")
     return found
 
@@ -119,7 +123,7 @@ def status(
     here: Reading,
 ) -> None:
     """Show the progress of rollouts, step by step and why; follow them to their end. Without POOL: of all pools. Of the
-    control plane: `rollout status controlplane`.
+    control plane: `rollout status controlplane`; of a config pool: `rollout status mcp/worker`.
 
     Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it continues on its own); 1 when it was
     undone, when it is blocked until a person does something, or when the timeout is over.
@@ -129,7 +133,7 @@ def status(
         raise typer.BadParameter("--timeout needs --watch")
 
     async def body(client: HostlerClient) -> None:
-        from starter.commands import control_plane_rollout
+        from starter.commands import config_pools, control_plane_rollout
         from starter.commands.rollout_follow import follow
         from starter.commands.rollout_view import view
         from starter.screen import screen
@@ -138,7 +142,9 @@ def status(
         pools = [name for kind, name in found if kind == POOL]
         if not found:
             say(f"No pools found in cluster {client.cluster}.", err=True)
-        if len(pools) < len(found):
+        for name in [name for kind, name in found if kind == CONFIG_POOL]:
+            await (config_pools.follow(client, name, limit) if watch else config_pools.once(client, name))
+        if any(kind == CONTROL_PLANE for kind, _ in found):
             await (control_plane_rollout.follow(client, limit) if watch else control_plane_rollout.once(client))
         if pools and watch:
             await follow(client, pools, view(screen()), limit)
@@ -174,20 +180,24 @@ def history(
     revision: RevisionOption = None,
     here: Reading,
 ) -> None:
-    """List the revisions of a pool or of the control plane, who created them and why; and how the rollouts of a pool
-    ended."""
+    """List the revisions of a pool or of the control plane, who created them and why; how the rollouts of a pool ended;
+    and the configs that a config pool's nodes were given."""
     given = some_owners(names)
     if revision is not None and len(given) > 1:
         raise typer.BadParameter("--revision needs exactly one of them")
+    if revision is not None and given[0][0] == CONFIG_POOL:
+        raise typer.BadParameter("--revision: a config pool has rendered configs instead: hostler mc diff A B")
 
     async def body(client: HostlerClient) -> None:
-        from starter.commands import rollout_history
+        from starter.commands import config_pools, rollout_history
 
         found = await _by_zone(client, given)
         for number, (kind, name) in enumerate(found):
             if number:
                 say("")
-            if revision is None:
+            if kind == CONFIG_POOL:
+                lines = await config_pools.history(client, name)
+            elif revision is None:
                 lines = await rollout_history.table(client, kind, name, titled=len(found) > 1)
             else:
                 lines = await rollout_history.page(client, kind, name, revision)
@@ -217,7 +227,8 @@ def _asks(intent: str, help: str, **question: Any) -> None:
 _asks(
     "pause",
     "Pause rollouts, also new ones, until `resume`. The number of replicas is kept up, and failed machines are "
-    "replaced; a control plane creates and deletes nothing.",
+    "replaced; a control plane creates and deletes nothing; for a config pool (mcp/NAME) nothing is rendered, and no "
+    "further node is given a config.",
 )
 
 
@@ -298,7 +309,7 @@ def undo(
     here: Asking,
 ) -> None:
     """Go back to an earlier revision, as a new one. Machines of that revision that still exist are not replaced."""
-    given = some_owners(names)
+    given = some_owners(names, "undo")
     if to is not None and len(given) > 1:
         raise typer.BadParameter("--to-revision needs exactly one of them")
     if dry_run:
@@ -336,14 +347,21 @@ def _each(
 
         async def one(owner: tuple[str, str]) -> str:
             kind, name = owner
+            if kind == CONFIG_POOL:
+                words: str = await getattr(client.config_pools, intent)(name)
+                return words
             if question and kind == POOL:
                 await warn_of_preserved(client, name, PoolQuestion(**question))
             sent: Sent = await getattr(fleets.shelf_of(client, kind), intent)(name, reason=reason, **arguments)
             return sent.message
 
-        await tell_each({owner: fleets.label(*owner) for owner in await _by_zone(client, given)}, one)
+        await tell_each({owner: _label(*owner) for owner in await _by_zone(client, given)}, one)
 
     return body
+
+
+def _label(kind: str, name: str) -> str:
+    return fleets.label(SHORT[kind] if kind == CONFIG_POOL else kind, name)
 
 
 async def _rehearse(client: HostlerClient, given: list[tuple[str, str]], done: str, **question: Any) -> None:

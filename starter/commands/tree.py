@@ -34,6 +34,7 @@ from starter.outlet import Piece, on_terminal, say, say_painted, width
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
+    from starter.sdk.machine_config.results import ConfigPoolShown
     from starter.sdk.results import ClusterDescription, MachineSummary
 
 
@@ -141,7 +142,7 @@ async def _look(client: HostlerClient, only: str, worker_pool: str, cluster: str
     """Reads everything, or only that of one owner of machines, or of a worker pool. Raises NotFound for what is not
     there."""
     pool = "" if only == OWNER else only
-    found, listed, control_plane, machines = await asyncio.gather(
+    found, listed, control_plane, machines, configs = await asyncio.gather(
         client.clusters.describe(cluster),
         _zones(client, worker_pool, cluster)
         if worker_pool
@@ -150,13 +151,18 @@ async def _look(client: HostlerClient, only: str, worker_pool: str, cluster: str
         else _pools(client, cluster, only),
         _control_plane(client, cluster, worker_pool or only),
         client.list(cluster=cluster, pool=only or None),
+        _config_pools(client, cluster, only or worker_pool),
     )
     if worker_pool:
         names = {facts.listed.name for facts in listed}
         machines = [m for m in machines if m.pool in names]
     pools = await asyncio.gather(*(_with_members(client, each) for each in listed))
     ailments = await _ailments(client, machines, pools, found, everything)
-    return TreeFacts(found, pools, machines, ailments, only, control_plane, worker_pool)
+    return TreeFacts(found, pools, machines, ailments, only, control_plane, worker_pool, configs)
+
+
+async def _config_pools(client: HostlerClient, cluster: str, only: str) -> Sequence[ConfigPoolShown]:
+    return [] if only else await client.config_pools.states(cluster=cluster)
 
 
 async def _pools(client: HostlerClient, cluster: str, only: str) -> list[PoolFacts]:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from resources.control_plane.summary import HostSummary, IndexSummary
     from resources.fleet.member import Member
     from resources.machine.state import MachineState
+    from resources.machine_config.state import ConfigDrain, Reservation
     from resources.pool.intents import PoolSummary
     from starter.outlet import Piece
     from starter.sdk.control_plane.results import ControlPlaneListed
     from starter.sdk.fleet.results import FleetListed
+    from starter.sdk.machine_config.results import ConfigPoolShown
     from starter.sdk.pools.results import PoolListed
     from starter.sdk.results import ClusterDescription, MachineSummary
 
@@ -76,6 +78,7 @@ class TreeFacts:
     control_plane: ControlPlaneFacts | None = None
     worker_pool: str = ""
     """The worker pool whose zones alone are shown."""
+    config_pools: Sequence[ConfigPoolShown] = ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def tree(seen: TreeFacts, everything: bool = False) -> Twig:
     ]
     alone = _machines(seen, lost.get("", []), {}, everything)
     return Twig(_cluster_name(seen), seen.cluster.summary.phase, _cluster_ready(seen), _of_cluster(seen.cluster),
-                [*sets, *pools, *gone, *alone])  # fmt: skip
+                [*sets, *pools, *gone, *alone, *map(_config_pool, seen.config_pools)])  # fmt: skip
 
 
 def _cluster_name(seen: TreeFacts) -> str:
@@ -178,6 +181,25 @@ def _pool(seen: TreeFacts, pool: PoolFacts, everything: bool) -> Twig:
         else:  # the pool has not said of which revision they are
             twigs += below
     return Twig(f"pool/{listed.name}", listed.phase, ready, _of_owner(listed, pool.no_answer), twigs)
+
+
+def _config_pool(of: ConfigPoolShown) -> Twig:
+    """A config pool, and its nodes that are on their way to its config."""
+    name, s = f"mcp/{of.name}", of.state
+    if s is None:
+        return Twig(name, of.phase, ailment=Ailment(of.reason))
+    first = next((Ailment(w.reason, w.message, w.since) for w in s.waits), NONE)
+    ailment = Ailment("InternalError", s.parked) if s.parked else first
+    under_way = sorted(s.reservations.items())
+    nodes = [_node(name, r, s.drains.get(name)) for name, r in under_way[:ILL]]
+    more = [Twig(f"{len(under_way) - ILL} more nodes")] if len(under_way) > ILL else []
+    return Twig(name, of.phase, f"{s.counts.done}/{s.counts.machines}", ailment, [*nodes, *more])
+
+
+def _node(name: str, given: Reservation, drain: ConfigDrain | None) -> Twig:
+    phase = "Failed" if given.failed else "Updating"
+    message = f"drain: {drain.blocker}" if drain is not None and drain.blocker else given.config
+    return Twig(f"node/{name}", phase, ailment=Ailment("", message, given.at))
 
 
 def _control_plane(seen: TreeFacts, found: ControlPlaneFacts) -> Twig:

@@ -12,7 +12,7 @@ import typer
 from starter.commands import candidates, fleets
 from starter.commands.blocks import command
 from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, named, span, target
-from starter.commands.kinds import CONTROL_PLANE, MACHINE, POOL, SHORT
+from starter.commands.kinds import CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL, SHORT
 from starter.commands.selection import Others, Selection
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def wait(
         typer.Option(
             "--for",
             help="phase=Running (or another phase), or deleted; for a pool and the control plane rolled-out, ready or "
-            "deleted.",
-            show_default="phase=Running; rolled-out",
+            "deleted; for a config pool (mcp) updated.",
+            show_default="phase=Running; rolled-out; updated",
             autocompletion=candidates.goals,
         ),
     ] = None,
@@ -43,8 +43,8 @@ def wait(
     among: Others,
     here: Reading,
 ) -> None:
-    """Wait until machines, pools or the control plane are in a phase, or gone. -l and --all select machines once, at
-    the beginning.
+    """Wait until machines, pools or the control plane are in a phase, or gone; or all nodes of config pools updated. -l
+    and --all select machines once, at the beginning.
 
     A machine that is being recreated can still reach any phase, as the new one. A pool is rolled-out when all its
     machines are of the newest revision and available; ready, when as many as replicas are available. A control plane
@@ -54,8 +54,11 @@ def wait(
     Exit code 0: reached; 1: one has ended otherwise, can no longer reach it, or waits for a person to resume a rollout;
     124: not in time.
     """
-    which, given = target(kind, names or [], (MACHINE, POOL, CONTROL_PLANE))
+    which, given = target(kind, names or [], (MACHINE, POOL, CONTROL_PLANE, CONFIG_POOL))
     limit = span(timeout)
+    if which == CONFIG_POOL:
+        here.run(lambda c: _wait_for_config_pools(c, named(which, given), until, bool(among), limit))
+        return
     if which in fleets.KINDS:
         if among:
             of = SHORT[which]
@@ -76,6 +79,17 @@ def wait(
         await wait_for_all(client, machines, chosen, goal, limit)
 
     here.run(body)
+
+
+async def _wait_for_config_pools(
+    client: HostlerClient, names: Sequence[str], until: str | None, among: bool, limit: timedelta | None
+) -> None:
+    from starter.commands import config_pools
+
+    if among or until not in (None, config_pools.UPDATED):
+        raise typer.BadParameter(f"for a config pool: wait mcp NAME... [--for {config_pools.UPDATED}]")
+    keys = [(client.cluster, name) for name in names]
+    await each_in_time(keys, limit, lambda key, left: config_pools.wait_for_one(client, key[1], left))
 
 
 def parse_goal(text: str) -> str:

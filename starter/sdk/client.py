@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from starter.sdk.classes import Classes
     from starter.sdk.clusters import Clusters
     from starter.sdk.control_plane.shelf import ControlPlanes
+    from starter.sdk.machine_config.pools import ConfigPools
     from starter.sdk.machines.hooks import Hooks
     from starter.sdk.pools.shelf import Pools
     from starter.sdk.worker_pools import WorkerPools
@@ -103,6 +104,12 @@ class HostlerClient(Machines):
         from starter.sdk.control_plane.shelf import ControlPlanes
 
         return ControlPlanes(self.connection, self.classes)
+
+    @cached_property
+    def config_pools(self) -> ConfigPools:
+        from starter.sdk.machine_config.pools import ConfigPools
+
+        return ConfigPools(self.connection)
 
     @cached_property
     def hooks(self) -> Hooks:

@@ -78,6 +78,12 @@ class Clusters(EntityClient[ClusterState]):
         found = await self._described(name, None)
         return found is not None and runs(found)
 
+    async def renders_configs(self, name: str) -> bool:
+        """Whether the workflow runs that renders its machine configs."""
+        with translated():
+            found = await live.described(self.temporal.get_workflow_handle(names.machine_configs_id(name)))
+        return found is not None and runs(found)
+
     async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
         """Asks the cluster's workflow to go on with the newest code, and to try again what is stuck. One that somebody
         has ended from outside is begun again."""

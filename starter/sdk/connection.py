@@ -75,7 +75,7 @@ class Connection:
         default."""
         from resources.manifests import cluster_of
 
-        namespace = manifest.metadata.namespace
+        namespace = getattr(manifest.metadata, "namespace", None)  # custom resources of machine configs have none
         mapped = (name for name, c in sorted(self.settings.clusters.items()) if namespace in c.namespaces)
         return cluster_of(manifest, cluster, next(mapped, self.cluster))
 

@@ -20,6 +20,7 @@ from resources.fleet.state import FleetState
 from resources.histories import cluster_begins
 from resources.machine.state import MachineState
 from resources.machine_class.state import ClassState
+from resources.machine_config.state import MachineConfigsState
 from resources.markdown import plain
 from resources.owner import CONTROL_PLANE, POOL, Owner, OwnerKind
 from resources.pool.state import PoolState
@@ -110,4 +111,20 @@ async def start_cluster(temporal: Client, settings: Settings, name: str, use: Ac
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         start_signal="use_account" if use else None,
         start_signal_args=[use] if use else [],
+    )
+
+
+async def start_machine_configs(temporal: Client, settings: Settings, cluster: str) -> None:
+    """Starts the workflow that renders a cluster's machine configs; no error when it runs."""
+    state = MachineConfigsState(
+        name=cluster,
+        queue_prefix=settings.queue_prefix,
+        timings=settings.timings,
+        render_delay=settings.cluster(cluster).machine_configs.render_delay,
+    )
+    await temporal.start_workflow(
+        "MachineConfigsWorkflow",
+        state,
+        **starts.of_machine_configs(state),
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
     )

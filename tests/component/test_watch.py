@@ -21,8 +21,8 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world, provider_id
 
 import worker
+from activities.watch import follow, twins
 from activities.watch import nodes as watch
-from activities.watch import twins
 from activities.watch.nodes import ASK_EVERY
 from activities.watch.told import Position
 from resources import attributes
@@ -569,7 +569,7 @@ async def test_a_bookmark_and_the_end_of_a_watch_are_no_event(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bookmark has a version and no name. The server ends a watch in its time; it goes on where it was."""
-    monkeypatch.setattr(watch, "SERVER_TIMEOUT", 3)  # a bookmark after one second, the end after three
+    monkeypatch.setattr(follow, "SERVER_TIMEOUT", 3)  # a bookmark after one second, the end after three
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         await world.joined()

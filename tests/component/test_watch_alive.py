@@ -19,8 +19,8 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world
 
 import activities.kube.client
+import activities.watch.follow
 import activities.watch.liveness
-import activities.watch.nodes
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings
 
@@ -136,7 +136,7 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch begins again with the new one, and nobody hears of it."""
-    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
+    monkeypatch.setattr(activities.watch.follow, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         next(tokens)
@@ -153,7 +153,7 @@ async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, mon
 
 async def test_a_watch_whose_token_is_revoked(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported as what it is, and the next token is taken up without help."""
-    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)
+    monkeypatch.setattr(activities.watch.follow, "SERVER_TIMEOUT", 2)
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         token = next(tokens)

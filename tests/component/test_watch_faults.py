@@ -18,6 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world, provider_id
 
 import activities.kube.client
+import activities.watch.follow
 import activities.watch.nodes
 from activities.watch.labels import BACK_OFF
 from resources.machine.facts import NodeFacts
@@ -37,7 +38,7 @@ async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPat
     """A world behind a door that can go silent, with an API server that remembers two events and a watch that soon
     loses patience."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
-    monkeypatch.setattr(activities.watch.nodes, "READ_TIMEOUT", SILENCE)
+    monkeypatch.setattr(activities.watch.follow, "READ_TIMEOUT", SILENCE)
     async with new_world(temporal.client, history=2) as world, world.worker():
         await world.watch()
         yield world
@@ -123,7 +124,7 @@ async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None
 
 async def test_a_list_refused_for_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of nodes is old by then, and it does not matter who is to blame."""
-    monkeypatch.setattr(activities.watch.nodes, "BUSY_FOR", 0.5)
+    monkeypatch.setattr(activities.watch.follow, "BUSY_FOR", 0.5)
     async with new_world(temporal.client) as world, world.worker():
         world.fault("list nodes", code="TooManyRequests", headers={"Retry-After": "1"}, times=2)
         await world.watch()

@@ -43,7 +43,7 @@ CLUSTER = "demo"
 CONSISTENCY = timedelta(seconds=60)
 
 
-class _Call(ActivityInboundInterceptor):
+class Innermost(ActivityInboundInterceptor):
     """The innermost interceptor: the activity itself."""
 
     def __init__(self) -> None:
@@ -51,6 +51,14 @@ class _Call(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         return await input.fn(*input.args)
+
+
+async def once(method: Callable[[P], Awaitable[R]], input: P) -> R:
+    """One attempt behind the boundary, as a worker makes it."""
+    execution = Boundary().intercept_activity(Innermost())
+    call = ExecuteActivityInput(fn=method, args=[input], executor=None, headers={})
+    output: R = await ActivityEnvironment().run(execution.execute_activity, call)
+    return output
 
 
 class NoServer:
@@ -143,7 +151,7 @@ class Attempts:
             scheduled_time=scheduled or started,
         )
         environment.on_heartbeat = self._beat
-        execution = Boundary().intercept_activity(_Call())
+        execution = Boundary().intercept_activity(Innermost())
         call = ExecuteActivityInput(fn=method, args=[input], executor=None, headers={})
         output: R = await environment.run(execution.execute_activity, call)
         return output

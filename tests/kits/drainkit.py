@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from activitykit import Innermost
 from kubekit import MERGE, NODES, PODS, STRATEGIC, Obj, World, new_world, pod
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+from temporalio.worker import ExecuteActivityInput
 
 from activities.boundary import Boundary
 from activities.cluster.node import NodeActivities
@@ -36,16 +37,6 @@ PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 CSI = "ebs.csi.aws.com"
 NODE, VM = "n-1", "aws:///eu-west-1/i-1"
-
-
-class _Call(ActivityInboundInterceptor):
-    """The innermost interceptor: the activity itself."""
-
-    def __init__(self) -> None:
-        pass
-
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        return await input.fn(*input.args)
 
 
 @contextlib.asynccontextmanager
@@ -101,7 +92,7 @@ class Drain:
             started_time=self.now,
         )
         environment.on_heartbeat = self._beat
-        attempt = Boundary().intercept_activity(_Call())
+        attempt = Boundary().intercept_activity(Innermost())
         input = ExecuteActivityInput(
             fn=self.activities.drain_node,
             args=[DrainInput(**{**usual, "poll": timedelta(seconds=5), **fields})],

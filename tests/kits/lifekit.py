@@ -386,11 +386,15 @@ async def end_all(stack: Stack) -> None:
 async def end_running(stack: Stack) -> None:
     """Ends what runs, also what nobody here has started: machines of pools, stories of rollouts. Their histories can
     still be read."""
-    query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
+    await end_running_of(stack.client, stack.settings.queue_prefix)
+
+
+async def end_running_of(client: Client, queue: str) -> None:
+    """The same for what runs on a task queue of its own."""
     with contextlib.suppress(Exception):
-        async for found in stack.client.list_workflows(query):
+        async for found in client.list_workflows(f"TaskQueue='{queue}' AND ExecutionStatus='Running'"):
             with contextlib.suppress(Exception):
-                await stack.client.get_workflow_handle(found.id).terminate("the test is over")
+                await client.get_workflow_handle(found.id).terminate("the test is over")
 
 
 async def forget(client: Client, workflow_id: str) -> None:

@@ -72,6 +72,7 @@ FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted
 SAID: dict[str, tuple[int | str, Kind]] = {
     "waiting": (0, Kind.WAIT),
     "waits_for": (0, Kind.WAIT),
+    "waits_only": (0, Kind.WAIT),
     "fail": (1, Kind.FAILURE),
     "condition": (1, Kind.CONDITION),
     "enter": (1, Kind.HAPPENING),
@@ -102,6 +103,11 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "MarkNodes": (2, Kind.HAPPENING),
     "LiftHold": (1, Kind.HAPPENING),
     "Act": (2, Kind.HAPPENING),
+    "GiveConfig": (2, Kind.HAPPENING),
+    "ConfigTrouble": (2, Kind.WAIT),
+    "RenderRefused": (0, Kind.WAIT),
+    "Link": (2, Kind.WAIT),
+    "Acceptance": (0, Kind.WAIT),
 }
 """Only in an owner's plan: elsewhere these words mean something else."""
 PRESERVATION: dict[str, tuple[int | str, Kind]] = {
@@ -169,7 +175,9 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
         found.add(_read(node.value, function, local) or set(), Kind.WAIT)
     elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and file.endswith(HISTORY.name):
         found.add(_read(node.value.elts[0], function, local) or set(), Kind.HAPPENING)
-    elif (name := _intent(node)) and file.startswith(("workflows/machine", "workflows/entity")):
+    elif (name := _intent(node)) and file.startswith(
+        ("workflows/machine/", "workflows/machine_class", "workflows/entity")
+    ):
         # Each intent of a machine is told as asked, whether it came by update or by signal; some are every entity's.
         found.add({name.capitalize() + "Asked"}, Kind.HAPPENING)
 
@@ -177,8 +185,10 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and how it is met, where the call says one."""
     name = _name(call.func)
+    if name == "condition" and file.startswith("planners/machine_config/"):
+        return None  # it reads one of an object
     words = SAID
-    if file.startswith(("planners/pool/", "planners/fleet/", "planners/control_plane/")):
+    if file.startswith(("planners/pool/", "planners/fleet/", "planners/control_plane/", "planners/machine_config/")):
         words = {**SAID, **POOL}
     elif file == "planners/machine/preservation.py":
         words = {**SAID, **PRESERVATION}
@@ -186,6 +196,8 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
         return None
     if name == "Health" and isinstance(call.args[0], ast.Constant) and call.args[0].value is True:
         return None  # nobody waits for a healthy node
+    if name == "Acceptance" and isinstance(call.args[0], ast.Constant) and call.args[0].value == "Rendered":
+        return None  # nor for a KubeletConfig that is accepted
     place, kind = words[name]
     if isinstance(place, int):
         return (call.args[place], kind) if len(call.args) > place else None

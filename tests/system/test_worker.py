@@ -131,13 +131,15 @@ ROLES: dict[str, set[str]] = {
         *("start_machines", "tell_members", "find_members", "find_pools", "register_pool", "forget_pool"),
         *("start_rollout", "tell_machines", "find_uses", "find_left", "find_owners"),
         *("look_at_pool", "work_out_windows"),
+        *("start_config_pools", "start_config_rollout", "select_machines", "find_owners_of_machines"),
     },
     "cluster": {
         *("join_node", "tell_node", "remove_ready_taint", "look_at_node", "forget_machine", "remove_stale_node"),
         *("mark_nodes", "preserve_node", "find_control_plane_nodes", "look_at_etcd", "change_etcd"),
+        *("sync_configs", "read_config_pool", "target_config_nodes", "set_update_taints", "write_pool_status"),
     },
-    "watch": {"watch_nodes"},
-    "drain": {"drain_node"},
+    "watch": {"watch_nodes", "watch_configs"},
+    "drain": {"drain_node", "drain_for_config", "uncordon_for_config"},
     "cloud": {
         *("create_machine", "find_machine", "update_machine", "watch_machine", "look_at_vm", "delete_machine"),
         *("watch_instances", "list_vms"),

@@ -15,7 +15,7 @@ import yaml
 from paths import ROOT
 
 from drivers.gcp.calls import METHODS
-from resources.rights import NEEDS
+from resources.rights import CONFIG_NEEDS, NEEDS
 
 COMPOSE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
@@ -47,15 +47,21 @@ def test_the_roles_for_clusters_are_those_of_the_table() -> None:
     assert written == tool["files"](), "make rbac"
     # Which accounts there are is no matter of the table: no role is without one, and few may read Secrets.
     bound = {
-        (document["subjects"][0]["name"], document["roleRef"]["name"])
+        (subject["name"], document["roleRef"]["name"])
         for text in written.values()
         for document in yaml.safe_load_all(text)
         if document["kind"].endswith("Binding")
+        for subject in document["subjects"]
     }
     roles = {role for _, role in bound}
-    assert roles == {need.granted_by for need in NEEDS}
+    assert roles == {need.granted_by for need in (*NEEDS, *CONFIG_NEEDS)}
     assert {role for account, role in bound if account == "hostler-all"} == roles
     assert {account for account, role in bound if role == "hostler-secrets"} == {"hostler-cloud", "hostler-all"}
+
+
+def test_the_custom_resource_definitions_are_those_of_the_models() -> None:
+    folder, tool = ROOT / "deploy" / "crds", runpy.run_path(str(ROOT / "tools" / "crds.py"))
+    assert {file.name: file.read_text() for file in folder.iterdir()} == tool["files"](), "make crds"
 
 
 MAKING = {

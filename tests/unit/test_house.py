@@ -17,14 +17,18 @@ MAY = {
     "resources": set(),
     "planners": {"resources"},
     "drivers": {"resources"},
-    "activities": {"drivers", "resources"},
+    "activities": {"drivers", "resources", "planners"},  # of planners only machine_config/
     "workflows": {"planners", "resources", "activities"},
     "starter": {"resources", "workflows", "activities", "planners"},  # of these two only kube/ and worker_pool/
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
 # What a manifest is made of, where no workflow could be asked: `apply` expands it itself, by the same pure functions.
-EXPANDED_BY_THE_STARTER = "planners.worker_pool."
+# `mc render` does so too; and whose a Node is, `describe mcp` finds in the same way as the activity that looks.
+EXPANDED_BY_THE_STARTER = ("planners.worker_pool.", "planners.machine_config")
+# A rendered config may be over a megabyte, and no workflow sees it: the activity asks the pure functions itself. So it
+# does where it makes a short look out of many Nodes.
+ASKED_BY_ACTIVITIES = "planners.machine_config."
 # A cluster is reached in the same way by the worker and by the command line.
 THE_COMMAND_LINES_TOO = "activities.kube."
 # Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.
@@ -155,6 +159,12 @@ def test_the_command_line_uses_no_other_planners() -> None:
     found = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("planners")}
     assert found, "the test would pass on nothing"
     assert {m for m in found if not m.startswith(EXPANDED_BY_THE_STARTER)} == set()
+
+
+def test_activities_ask_no_other_planners() -> None:
+    found = {m for f in files("activities") for m in modules(f.read_text()) if m.startswith("planners")}
+    assert found, "the test would pass on nothing"
+    assert {m for m in found if not m.startswith(ASKED_BY_ACTIVITIES)} == set()
 
 
 def within(source: str, folder: str) -> set[str]:

@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.news import Reachability
     from resources.cluster.state import ClusterState, Ended
     from resources.markdown import Markdown, code, heading, items, join, page, prose, strong
+    from resources.names import config_pool_of
     from resources.owner import Owner, by_word
     from resources.reasons import next_step
     from resources.words import utc
@@ -35,14 +36,18 @@ def reason_of(phase: str) -> str:
 def refusal(cluster: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(cluster.machines.values()), len(cluster.machines), "machine")] if cluster.machines else []
-    known += [_some(names, len(names), word) for word, names in _by_word(cluster.pools).items()]
+    owners = [name for name in cluster.pools if not config_pool_of(name)]  # the others end with their object
+    known += [_some(names, len(names), word) for word, names in _by_word(owners).items()]
     words = left or " and ".join(known)
     return f"cluster {cluster.name} still has {words}; delete them first" if words else None
 
 
 def _by_word(owners: Iterable[str]) -> dict[str, list[str]]:
-    """The names of the cluster's owners of machines, by what people call them."""
-    return {word: names for word, names in by_word(Owner.read(name).user for name in owners).items() if names}
+    """The names of those that hear the cluster's news, by what people call them."""
+    owners = list(owners)
+    configs = sorted(filter(None, map(config_pool_of, owners)))
+    found = by_word(Owner.read(name).user for name in owners if not config_pool_of(name))
+    return {word: names for word, names in {**found, "config pool": configs}.items() if names}
 
 
 def _some(names: Collection[str], number: int, kind: str) -> str:

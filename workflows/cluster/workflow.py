@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.journal import Note
     from resources.maintenance import FreezeIntent
     from resources.names import cluster_id, workflow_queue
-    from resources.owner import Owner
+    from resources.owner import listener_id, listener_words
 
 HEARING = timedelta(seconds=3)
 """How long a pause or its end waits for its pools before it is answered: less than the command line waits."""
@@ -137,19 +137,19 @@ class ClusterWorkflow(Watches):
             await asyncio.gather(*(self._tell_pool(name, s.news) for name in names))
 
     async def _tell_pool(self, name: str, news: ClusterNews) -> None:
-        s, owner = self.s, Owner.read(name)
+        s, who = self.s, listener_words(name)
         try:
-            await workflow.get_external_workflow_handle(owner.workflow_id(s.name)).signal("cluster_news", news)
+            await workflow.get_external_workflow_handle(listener_id(s.name, name)).signal("cluster_news", news)
         except FailureError as e:
             if s.pools.get(name) != news.time:
                 return
             if self.by_class and FULL in str(e):
                 self._deaf.add(name)
                 self.deadlines["tell"] = workflow.now() + TELL_AGAIN
-                self.note_news("PoolDeaf", f"{owner} accepts no more signals: {e}; they are sent again in a minute")
+                self.note_news("PoolDeaf", f"{who} accepts no more signals: {e}; they are sent again in a minute")
                 return
             del s.pools[name]
-            self.note("PoolMissing", f"{owner} has no running workflow, although it was not deleted")
+            self.note("PoolMissing", f"{who} has no running workflow, although it was not deleted")
         finally:
             self._telling.discard(name)
 
@@ -157,7 +157,7 @@ class ClusterWorkflow(Watches):
     def register_pool(self, name: str) -> None:
         """Registers a pool, even a known one: it may be a new life of that name, which has not been told anything."""
         self.s.messages += 1
-        self._stays(str(Owner.read(name)))
+        self._stays(listener_words(name))
         self.s.pools[name] = None
 
     @workflow.signal

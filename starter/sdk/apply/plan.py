@@ -29,6 +29,7 @@ from starter.sdk.apply.classes import (
     own_annotations,
     same_content,
 )
+from starter.sdk.apply.configs import ConfigPlanner
 from starter.sdk.apply.control_planes import CONTROL_PLANE_KIND, ControlPlanePlan, ControlPlanePlanner
 from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner
 from starter.sdk.apply.worker_pools import (
@@ -87,11 +88,13 @@ class ApplyStep:
 
 @dataclass
 class ApplyPlan:
-    """Steps in the order in which they are done: Secrets, clusters, classes, pools, control planes, machines,
-    removals."""
+    """Steps in the order in which they are done: Secrets, clusters, machine configs, classes, pools, control planes,
+    machines, removals."""
 
     secrets: list[ApplyStep] = field(default_factory=list)
     clusters: list[ApplyStep] = field(default_factory=list)
+    configs: list[ApplyStep] = field(default_factory=list)
+    """Custom resources of machine configs, and the workflow that renders them."""
     worker_pools: list[ApplyStep] = field(default_factory=list)
     classes: list[ApplyStep] = field(default_factory=list)
     pools: list[ApplyStep] = field(default_factory=list)
@@ -104,18 +107,18 @@ class ApplyPlan:
 
     @property
     def steps(self) -> list[ApplyStep]:
-        before = [*self.secrets, *self.clusters, *self.worker_pools, *self.classes]
+        before = [*self.secrets, *self.clusters, *self.configs, *self.worker_pools, *self.classes]
         return [*before, *self.pools, *self.control_planes, *self.machines, *self.removals]
 
     async def execute(self) -> AsyncIterator[Applied]:
         """Does every step and reports each as soon as it and those before it are done.
 
-        A failed Secret, cluster or class ends it; what fails after these does not hold up the others, but nothing is
-        removed then. Raises HostlerError with every failure at the end, and Refused before anything is done where a
-        class will not be taken.
+        A failed Secret, cluster, machine config or class ends it; what fails after these does not hold up the others,
+        but nothing is removed then. Raises HostlerError with every failure at the end, and Refused before anything is
+        done where a class will not be taken.
         """
         self.judge()
-        for step in (*self.secrets, *self.clusters, *self.worker_pools, *self.classes):
+        for step in (*self.secrets, *self.clusters, *self.configs, *self.worker_pools, *self.classes):
             yield await _run(step)
         failures: list[str] = []
         for steps in (self.pools, self.control_planes, self.machines):
@@ -170,6 +173,7 @@ class Planner:
         self._pools = PoolPlanner(workers.pools)
         self._workers = WorkerPoolPlanner(workers)
         self._control_planes = ControlPlanePlanner(control_planes)
+        self._configs = ConfigPlanner(clusters)
 
     async def plan(self, loaded: Loaded) -> ApplyPlan:
         """Makes the plan. Raises Refused with everything that is wrong, one line each."""
@@ -183,7 +187,7 @@ class Planner:
         manifests = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
         self._no_twins(loaded)
         clusters = {cluster for cluster, _ in (*machines, *pools, *sets, *manifests)}
-        self._known(clusters)
+        self._known({*clusters, *self._config_clusters(loaded)})
         plan = ApplyPlan(secrets=await self._plan_secrets(loaded.secrets))
         named = {(cluster, m.spec.class_.name) for (cluster, _), m in machines.items()}
         named |= {(cluster, p.spec.template.spec.class_.name) for (cluster, _), p in pools.items()}
@@ -195,13 +199,14 @@ class Planner:
         plan.machines = await gather(partial(self.machine, key, machine) for key, machine in machines.items())
         plan.clusters = await gather(partial(self._cluster_step, c) for c in sorted(clusters))
         plan.clusters = [s for s in plan.clusters if s.verb is not Verb.UNCHANGED]
+        plan.configs, alone = await self._config_steps(loaded)
         plan.worker_pools = [
             ApplyStep(WORKER_POOL_KIND, of.name, of.verb, worker_pool=of, note=f"{len(of.expansion.zones)} zones")
             for of in workers
         ]
         plan.removals = [step for of in workers for step in self._removals(of)]
         shares = [f"workerpool {of.name}: {line}" for of in workers for line in of.expansion.warnings]
-        plan.warnings = [*shares, *await self._missing_secrets(loaded)]
+        plan.warnings = [*shares, *alone, *await self._missing_secrets(loaded)]
         return plan
 
     def _cluster_of(self, manifest: ClusterManifest) -> str:
@@ -218,6 +223,7 @@ class Planner:
         keys += [f"pool {p.metadata.name} of cluster {self._cluster_of(p)}" for p in loaded.pools]
         keys += [f"the control plane of cluster {self._cluster_of(s)}" for s in loaded.control_planes]
         keys += [f"machineclass {c.metadata.name} of cluster {self._cluster_of(c)}" for c in loaded.classes]
+        keys += [f"{c.KIND.singular} {c.name} of cluster {self._cluster_of(c)}" for c in loaded.configs]
         keys += [f"secret {s.metadata.namespace}/{s.metadata.name}" for s in loaded.secrets]
         twins = [key for key, count in Counter(keys).items() if count > 1]
         if twins:
@@ -281,6 +287,21 @@ class Planner:
             return Applied("cluster", name, Verb.CREATED)
 
         return ApplyStep("cluster", name, Verb.UNCHANGED if running else Verb.CREATED, run=None if running else run)
+
+    # -- machine configs ----------------------------------------------------------------------------------------------
+
+    async def _config_steps(self, loaded: Loaded) -> tuple[list[ApplyStep], list[str]]:
+        """The steps of custom resources of machine configs, and warnings."""
+        of = {
+            cluster: [m for m in loaded.configs if self._cluster_of(m) == cluster]
+            for cluster in self._config_clusters(loaded)
+        }
+        plans = [p for cluster, manifests in of.items() for p in await self._configs.plan(cluster, manifests)]
+        alone = [words for cluster in of if (words := self._configs.unattended(cluster))]
+        return [ApplyStep(p.kind, p.name, p.verb, run=p.run) for p in plans], alone
+
+    def _config_clusters(self, loaded: Loaded) -> list[str]:
+        return sorted({self._cluster_of(m) for m in loaded.configs})
 
     # -- classes ------------------------------------------------------------------------------------------------------
 

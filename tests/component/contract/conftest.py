@@ -12,6 +12,7 @@ from kubernetes.aio.client import ApiClient
 from realkube import CERTIFICATES, real_kube, required_assets
 
 from activities.deps import Deps
+from resources.machine_config.settings import MachineConfigSettings
 from resources.settings import ClusterSettings, Settings
 
 
@@ -37,7 +38,9 @@ async def kube_client(kube: KubeTarget) -> AsyncIterator[ApiClient]:
 async def deps(kube: KubeTarget, tmp_path: Path) -> AsyncIterator[Deps]:
     """What activities need of a worker, for the cluster `demo`; there is no Temporal server."""
     (tmp_path / "kubeconfig").write_text(kube.kubeconfig())
-    settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
+    configs = MachineConfigSettings(enabled=True)
+    cluster = ClusterSettings(kubeconfig=tmp_path / "kubeconfig", machine_configs=configs)
+    settings = Settings(clusters={"demo": cluster})
     nobody = SimpleNamespace(service_client=SimpleNamespace(config=SimpleNamespace(runtime=None)))
     deps = Deps(settings, nobody)  # type: ignore[arg-type]
     try:

@@ -18,8 +18,7 @@ from watchkit import World, new_world
 
 from activities.kube import kubeconfig
 from activities.kube.client import Kube
-from activities.watch import liveness
-from activities.watch import nodes as watch
+from activities.watch import follow, liveness
 from resources.settings import ClusterSettings
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -75,7 +74,7 @@ async def test_a_watch_outlives_its_tokens(
     kube: KubeTarget, world: World, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next watch is refused; credentials are read again, and nobody hears of it, nor anything twice."""
-    monkeypatch.setattr(watch, "SERVER_TIMEOUT", 2)
+    monkeypatch.setattr(follow, "SERVER_TIMEOUT", 2)
     plugin, node, former = Plugin(tmp_path), unique("n"), await new_token(kube)
     refusals: set[int] = set()
     renew = kubeconfig.Access.renew

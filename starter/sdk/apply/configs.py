@@ -1,0 +1,66 @@
+"""The custom resources of machine configs of one run of `apply`: they go to the cluster's own API, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from resources.machine_config.objects import ConfigObject, ControllerConfig, KubeletConfig, MachineConfig
+from starter.sdk.clusters import Clusters
+from starter.sdk.machine_config.objects import config_objects
+from starter.sdk.results import Applied, Verb
+from starter.sdk.starts import start_machine_configs
+
+ORDER = (ControllerConfig, MachineConfig, KubeletConfig)
+"""What pools are rendered from comes before the pools."""
+_SENT = (Verb.CREATED, Verb.CONFIGURED)
+WORKFLOW_KIND = "machineconfigs"
+
+
+@dataclass(frozen=True)
+class ConfigPlan:
+    """A custom resource, or the workflow that renders a cluster's, and what is done with it."""
+
+    kind: str
+    name: str
+    verb: Verb
+    run: Callable[[], Awaitable[Applied]] | None = None
+
+
+@dataclass
+class ConfigPlanner:
+    """Reads custom resources and judges their manifests."""
+
+    clusters: Clusters
+
+    async def plan(self, cluster: str, manifests: Sequence[ConfigObject]) -> list[ConfigPlan]:
+        """What is done in one cluster, in this order."""
+        found = sorted(manifests, key=lambda m: ORDER.index(type(m)) if type(m) in ORDER else len(ORDER))
+        async with config_objects(self.clusters.settings, cluster) as objects:
+            verbs = [await objects.compare(manifest) for manifest in found]
+        plans = [
+            ConfigPlan(m.KIND.singular, m.name, verb, partial(self._send, cluster, m) if verb in _SENT else None)
+            for m, verb in zip(found, verbs, strict=True)
+        ]
+        if self.unattended(cluster) or await self.clusters.renders_configs(cluster):
+            return plans
+        return [*plans, ConfigPlan(WORKFLOW_KIND, cluster, Verb.CREATED, partial(self._start, cluster))]
+
+    def unattended(self, cluster: str) -> str:
+        """Why nobody will look after a cluster's machine configs; "" where somebody does."""
+        found = self.clusters.settings.clusters.get(cluster)
+        if found is not None and found.machine_configs.enabled:
+            return ""
+        return (
+            f"cluster {cluster}: nothing renders its machine configs: set clusters.{cluster}.machineConfigs.enabled in "
+            "the settings of its workers, and here"
+        )
+
+    async def _send(self, cluster: str, manifest: ConfigObject) -> Applied:
+        async with config_objects(self.clusters.settings, cluster) as objects:
+            return Applied(manifest.KIND.singular, manifest.name, await objects.write(manifest))
+
+    async def _start(self, cluster: str) -> Applied:
+        await start_machine_configs(self.clusters.temporal, self.clusters.settings, cluster)
+        return Applied(WORKFLOW_KIND, cluster, Verb.CREATED)

@@ -1,0 +1,206 @@
+"""The custom resources of a cluster's machine configs, read and written through the cluster's own API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from activities.kube.client import Kube, KubeError
+from activities.kube.looks import every_node
+from resources.machine_config.keys import API, CONFIG_KINDS, ConfigKind
+from resources.machine_config.node import ConfigNode, config_node
+from resources.machine_config.objects import ConfigError, ConfigObject, MachineConfigPool, Made
+from resources.settings import Settings
+from starter.sdk.errors import HostlerError, NotFound
+from starter.sdk.kube import connect_cluster, explained, soon
+from starter.sdk.results import Json, Verb
+from starter.sdk.spelling import did_you_mean
+
+CONFLICTS = 3
+"""Writes of one object before a conflict with another writer is given up."""
+OURS = ("configuration",)
+"""Fields of a pool's spec that rendering writes: `get -o yaml` prints them, and `apply` leaves them as they are."""
+BY_KIND = {of.kind: of for of in CONFIG_KINDS}
+
+
+def path_of(of: ConfigKind, name: str = "") -> str:
+    """Where the API server has the objects of a kind, or one of them."""
+    return f"/apis/{API}/{of.plural}" + (f"/{name}" if name else "")
+
+
+class ConfigObjects:
+    """Those of one cluster. Methods raise NotFound, HostlerError for what the API server refuses, Unreachable where it
+    does not answer."""
+
+    def __init__(self, kube: Kube, settings: Settings) -> None:
+        self._kube = kube
+        self.cluster = kube.name
+        self.settings = settings.cluster(kube.name).machine_configs if settings.clusters else None
+
+    async def every(self, of: ConfigKind, selector: str = "") -> list[Json]:
+        """All of a kind, by name."""
+        query = {"labelSelector": selector} if selector else {}
+        with explained(self._kube):
+            try:
+                found = await soon(self._kube, self._kube.get(path_of(of), **query))
+            except KubeError as e:
+                raise self._unserved(of, e) from None
+        # Those of a list come without the two.
+        return [{"apiVersion": API, "kind": of.kind, **item} for item in found["items"]]
+
+    async def get(self, of: ConfigKind, name: str) -> Json:
+        """One by name. Raises NotFound, with the name that may be meant."""
+        with explained(self._kube):
+            try:
+                return await soon(self._kube, self._kube.get(path_of(of, name)))
+            except KubeError as e:
+                if e.status != 404:
+                    raise
+        known = [str(o["metadata"]["name"]) for o in await self.every(of)]
+        raise NotFound(f"cluster {self.cluster} has no {of.kind} {name}{did_you_mean(name, known)}")
+
+    async def pools(self) -> list[MachineConfigPool]:
+        """Every pool that can be read."""
+        from resources.machine_config.keys import MACHINE_CONFIG_POOL
+
+        return [readable(MachineConfigPool, o) for o in await self.every(MACHINE_CONFIG_POOL)]
+
+    async def nodes(self, keys: set[str], machines: Mapping[str, str] | None = None) -> list[ConfigNode]:
+        """Every Node, as machine configs see it; with these labels."""
+        from resources.machine_config.keys import DIALECTS, DialectName
+
+        preferred = DIALECTS[self.settings.annotations if self.settings else DialectName.SEED]
+        found: list[ConfigNode] = []
+        pages = every_node(self._kube)
+        with explained(self._kube):
+            while (node := await soon(self._kube, anext(pages, None))) is not None:
+                found.append(config_node(node, preferred, keys))
+        return found
+
+    # -- write --------------------------------------------------------------------------------------------------------
+
+    async def compare(self, manifest: ConfigObject) -> Verb:
+        """What `write` would do."""
+        current = await self._current(manifest)
+        if current is None:
+            return Verb.CREATED
+        return Verb.CONFIGURED if changes(manifest, current) else Verb.UNCHANGED
+
+    async def write(self, manifest: ConfigObject) -> Verb:
+        """Makes it so: the spec becomes the manifest's, but for what Hostler itself writes there; labels and
+        annotations of others stay. Safe to repeat."""
+        of = manifest.KIND
+        for _ in range(CONFLICTS):
+            current = await self._current(manifest)
+            with explained(self._kube):
+                try:
+                    if current is None:
+                        await soon(self._kube, self._kube.create(path_of(of), created(manifest)))
+                        return Verb.CREATED
+                    if not (patch := changes(manifest, current)):
+                        return Verb.UNCHANGED
+                    # What is removed was computed from what was read: without its version, old news would remove what
+                    # another writer has just added.
+                    patch.setdefault("metadata", {})["resourceVersion"] = current["metadata"]["resourceVersion"]
+                    await soon(self._kube, self._kube.merge_patch(path_of(of, manifest.name), patch))
+                    return Verb.CONFIGURED
+                except KubeError as e:
+                    if e.status != 409:
+                        raise
+        raise HostlerError(f"{of.singular} {manifest.name}: somebody else keeps changing it; apply again")
+
+    async def pause(self, name: str, paused: bool) -> bool:
+        """Sets spec.paused of a MachineConfigPool; False where it was so already."""
+        from resources.machine_config.keys import MACHINE_CONFIG_POOL
+
+        found = await self.get(MACHINE_CONFIG_POOL, name)
+        if bool((found.get("spec") or {}).get("paused")) == paused:
+            return False
+        with explained(self._kube):
+            patch = {"spec": {"paused": paused}}
+            await soon(self._kube, self._kube.merge_patch(path_of(MACHINE_CONFIG_POOL, name), patch))
+        return True
+
+    async def delete(self, of: ConfigKind, name: str) -> None:
+        found = await self.get(of, name)
+        with explained(self._kube):
+            await soon(self._kube, self._kube.delete_this(path_of(of, name), found))
+
+    async def _current(self, manifest: ConfigObject) -> Json | None:
+        """The object as it is; None where there is none. Raises HostlerError where the kind is not served."""
+        await self.served(manifest.KIND)
+        with explained(self._kube):
+            return await soon(self._kube, self._kube.find(path_of(manifest.KIND, manifest.name)))
+
+    async def served(self, of: ConfigKind) -> None:
+        """Raises HostlerError where the API server does not have the kind."""
+        with explained(self._kube):
+            try:
+                await soon(self._kube, self._kube.get(path_of(of), limit="1"))
+            except KubeError as e:
+                raise self._unserved(of, e) from None
+
+    def _unserved(self, of: ConfigKind, error: KubeError) -> Exception:
+        """What to do where a kind is not served; any other error as it is."""
+        if error.status != 404:
+            return error
+        return HostlerError(
+            f"cluster {self.cluster} does not serve {of.plural} ({API}): kubectl apply -f deploy/crds makes it do so "
+            "(docs/machine-configs.md)"
+        )
+
+
+@asynccontextmanager
+async def config_objects(settings: Settings, cluster: str) -> AsyncIterator[ConfigObjects]:
+    """Those of a cluster in the settings."""
+    async with connect_cluster(settings, cluster) as kube:
+        yield ConfigObjects(kube, settings)
+
+
+def readable(model: type[Made], found: Json) -> Made:
+    """The object. Raises HostlerError, which names the fields that cannot be read."""
+    try:
+        return model.of_dict(found)
+    except ConfigError as e:
+        raise HostlerError(str(e)) from None
+
+
+def created(manifest: ConfigObject) -> Json:
+    """The object that is made of a manifest."""
+    given = manifest.to_dict()
+    meta = given.get("metadata") or {}
+    kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
+    spec = {key: value for key, value in (given.get("spec") or {}).items() if key not in _ours(manifest)}
+    return {"apiVersion": given["apiVersion"], "kind": given["kind"], "metadata": kept, "spec": spec}
+
+
+def changes(manifest: ConfigObject, current: Json) -> Json:
+    """The merge patch from an object to what its manifest says; empty where there is nothing to do."""
+    wanted, meta = created(manifest), current["metadata"]
+    found: Json = {}
+    for part in ("labels", "annotations"):
+        has, given = meta.get(part) or {}, wanted["metadata"].get(part) or {}
+        if more := {key: value for key, value in given.items() if has.get(key) != value}:
+            found.setdefault("metadata", {})[part] = more
+    has = {key: value for key, value in (current.get("spec") or {}).items() if key not in _ours(manifest)}
+    if spec := difference(has, wanted["spec"]):
+        found["spec"] = spec
+    return found
+
+
+def _ours(manifest: ConfigObject) -> tuple[str, ...]:
+    return OURS if isinstance(manifest, MachineConfigPool) else ()
+
+
+def difference(has: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json:
+    """The merge patch (RFC 7386) that makes the one of the other: null removes."""
+    patch: Json = {key: None for key in has if key not in wanted}
+    for key, value in wanted.items():
+        before = has.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if below := difference(before, value):
+                patch[key] = below
+        elif key not in has or before != value:
+            patch[key] = value
+    return patch

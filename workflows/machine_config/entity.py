@@ -1,0 +1,145 @@
+"""What the workflows of machine configs share: one call at a time, which a new run or the end may interrupt.
+
+Whatever is called can be repeated, and what it is to do is in state before: so a run may end without its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import SHORT, Failure, failure_of
+from workflows.entity import NEVER, Entity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import Wait
+    from planners.waits import Tries, wait_after
+    from resources.fleet.state import FleetWait
+    from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
+
+P = TypeVar("P")
+R = TypeVar("R")
+RENEW_AFTER = 2000
+"""The messages in one run: a pool hears of its nodes many times a minute while they update."""
+CALL_FAILED = "ConfigCallFailed"
+
+
+class Interrupted(Exception):
+    """A call was not waited for: a new run is due, or the end."""
+
+
+class ConfigEntity(Entity):
+    s: MachineConfigPoolState | MachineConfigsState
+
+    def __init__(self, state: MachineConfigPoolState | MachineConfigsState) -> None:
+        super().__init__(state.journal, state.intents, state.deadlines)
+        self.s = state
+        self.signals: set[asyncio.Task[None]] = set()
+        """Signals to other workflows that are not accepted yet."""
+        self.failures = 0
+        """Failures of calls, in a row."""
+        self.failure: FleetWait | None = None
+        """The last call that failed, until one succeeds."""
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is to end."""
+        raise NotImplementedError
+
+    @property
+    def winding_up(self) -> bool:
+        return self.wants_renewal(0) or self.s.messages >= RENEW_AFTER
+
+    @property
+    def settled(self) -> bool:
+        return not self.signals
+
+    # -- calling ------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: Callable[[Any, P], Coroutine[Any, Any, R]],
+        input: P,
+        *,
+        queue: str,
+        summary: str,
+        timeout: timedelta | None = None,
+    ) -> R:
+        """Calls an activity. Raises ActivityError, or Interrupted where its answer is no longer waited for."""
+        handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
+            method,
+            input,
+            task_queue=queue,
+            start_to_close_timeout=timeout or self.s.timings.call_timeout,
+            heartbeat_timeout=self.s.timings.heartbeat,
+            retry_policy=SHORT,
+            summary=summary,
+        )
+        await self.until(lambda: handle.done() or self.ending or self.winding_up, NEVER)
+        if not handle.done():
+            self.drop(handle)
+            raise Interrupted
+        return await handle
+
+    def failed(self, error: ActivityError) -> datetime:
+        """Records a failed call, and returns when it is to be tried again."""
+        failure: Failure = failure_of(error)
+        self.failures += 1
+        again = workflow.now() + wait_after(failure.info, self.s.timings, Tries(failures=self.failures))
+        since = self.failure.since if self.failure is not None else workflow.now()
+        self.failure = FleetWait(reason=CALL_FAILED, message=failure.info.message, since=since)
+        self.note_news(CALL_FAILED, failure.info.message)
+        return again
+
+    def succeeded(self) -> None:
+        self.failures, self.failure = 0, None
+
+    def signal(self, send: Callable[[], Awaitable[None]], failed: Callable[[str], None] = lambda _: None) -> None:
+        """Signals another workflow. That it may be gone is no error; `failed` hears of it."""
+
+        async def sent() -> None:
+            try:
+                await send()
+            except Exception as e:  # whatever it is, the next snapshot says it all again
+                workflow.logger.info("a signal was not taken: %s", e)
+                failed(str(e))
+
+        task = asyncio.create_task(sent())
+        self.signals.add(task)
+        self.in_flight.add(task)
+        task.add_done_callback(self._signalled)
+
+    def _signalled(self, task: asyncio.Task[None]) -> None:
+        self.signals.discard(task)
+        self.in_flight.discard(task)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def keep_waits(self, waits: tuple[Wait, ...]) -> None:
+        """Records what is not done now, and since when; the journal gets a line for each new one."""
+        s, now = self.s, workflow.now()
+        since = {w.reason: w.since for w in s.waits}
+        for wait in waits:
+            if wait.reason not in since:
+                self.note(wait.reason, wait.message)
+        s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in waits]
+
+    def waits_only(self, reason: str, message: str) -> None:
+        self.keep_waits((Wait(reason, message),))
+
+    def due_then(self, name: str) -> bool:
+        """Whether a deadline has passed, which is cleared then."""
+        if self.due(name):
+            del self.deadlines[name]
+            return True
+        return False
+
+    def no_later(self, name: str, time: datetime | None) -> None:
+        """Moves a deadline forward."""
+        if time is not None:
+            self.deadlines[name] = min(time, self.deadlines.get(name, time))

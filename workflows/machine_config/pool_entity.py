@@ -1,0 +1,96 @@
+"""What the parts of a config pool's workflow share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.machine_config.entity import ConfigEntity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import Wait
+    from planners.machine_config.pool import ObservedConfigPool
+    from planners.machine_config.steps import ConfigPlan
+    from resources.calls.machine_config import ConfigDrainOutput
+    from resources.machine_config.state import MachineConfigPoolState
+    from resources.machine_config.view import ConfigPoolView
+    from resources.names import cluster_queue, workflow_queue
+
+LOOK_SELDOM = timedelta(minutes=10)
+"""The time between two looks where nobody says that anything has changed."""
+LOOK_OFTEN = timedelta(minutes=1)
+"""The same while nodes are under way: the watch may have missed something."""
+
+
+@dataclass
+class DrainCall:
+    wish: str
+    handle: workflow.ActivityHandle[ConfigDrainOutput]
+
+
+class ConfigPoolEntity(ConfigEntity):
+    s: MachineConfigPoolState
+
+    def __init__(self, state: MachineConfigPoolState) -> None:
+        super().__init__(state)
+        self.view: ConfigPoolView | None = None
+        """The last look; None in a run that has not looked yet."""
+        self.made: ConfigPlan | None = None
+        """The plan that was made of it."""
+        self.drain_calls: dict[str, DrainCall] = {}
+        """By node."""
+        self.status_told: dict[str, Any] | None = None
+        """The status that this run wrote last."""
+        self.news_told: object = None
+        """What the rollout's workflow was told last, without steps and time."""
+        self.registering = False
+        """Whether the cluster is being told of the pool."""
+
+    @property
+    def ending(self) -> bool:
+        return self.s.gone
+
+    @property
+    def in_cluster(self) -> str:
+        """The task queue of what is asked of the cluster."""
+        return cluster_queue(self.s.cluster, self.s.queue_prefix)
+
+    @property
+    def in_client(self) -> str:
+        """The task queue of what only needs Temporal."""
+        return workflow_queue(self.s.queue_prefix)
+
+    def nudge(self) -> None:
+        """Looks again: at once, but not sooner after the last look than one pass takes."""
+        now = workflow.now()
+        self.no_later("look", now if self.s.seen is None else max(now, self.s.seen + self.s.timings.poll))
+
+    # -- what the planner sees ----------------------------------------------------------------------------------------
+
+    def observed(self, view: ConfigPoolView) -> ObservedConfigPool:
+        s = self.s
+        story = s.story if s.story is not None and not s.story.outcome else None
+        return ObservedConfigPool(
+            view=view,
+            reservations=s.reservations,
+            loans=s.loans,
+            owners=s.owners,
+            held=self.held(workflow.now()),
+            progress_at=story.progress_at if story is not None and story.held_since is None else None,
+        )
+
+    def held(self, now: datetime) -> Wait | None:
+        """Why no node begins, and who wants that; None where nobody holds it."""
+        news = self.s.news
+        if news is None:
+            words = f"waiting for cluster {self.s.cluster} to say whether it is paused or frozen"
+            return Wait("ClusterSilent", words) if "news" in self.deadlines else None
+        if news.paused:
+            why = f" ({news.reason})" if news.reason else ""
+            return Wait("ClusterPaused", f"{news.paused_by or 'somebody'} paused the cluster{why}")
+        if news.freeze is not None and news.freeze.holds(now):
+            return Wait("Frozen", f"the cluster is frozen {news.freeze.words}")
+        return None
