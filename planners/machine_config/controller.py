@@ -76,7 +76,7 @@ def plan(picture: Picture, options: RenderOptions, now: datetime) -> Sources:
                 f"it is for version {stamp} of the controller, and this is {options.version}: let the two be the same, "
                 f"or take the annotation {GENERATED_BY_VERSION} away"
             )
-        wanted = render(picture.templates, controller, options.version, picture.pull_secret)
+        wanted = render(picture.templates, controller, options.version)
     except ConfigTemplateError as e:
         words = f"ControllerConfig {CONTROLLER} is not rendered: {e}"
         trouble = ConfigTrouble(CONTROLLER_CONFIG, CONTROLLER, "TemplatesNotRendered", words)

@@ -38,8 +38,6 @@ class Picture:
     """Text by path below the folder of templates, such as `master/00-master/_base/files/x.yaml`."""
     named: frozenset[str] | None = frozenset()
     """Names of MachineConfigs in annotations of Nodes. None: the Nodes could not be read, so nothing is collected."""
-    pull_secret: str = ""
-    """The credentials of registries as JSON, which the templates find as PullSecret."""
 
 
 @dataclass(frozen=True)
