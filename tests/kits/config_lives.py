@@ -27,6 +27,7 @@ from resources import starts
 from resources.calls.machine_config import (
     ConfigDrainInput,
     ConfigDrainOutput,
+    ConfigNews,
     ConfigsCursor,
     FindOwnersInput,
     FindOwnersOutput,
@@ -95,6 +96,13 @@ class Configs:
 
     def pool(self, target: str = "v1", name: str = POOL, **spec: Any) -> None:
         self.pools[name] = config_pool(name, target, **spec)
+
+    async def target(self, config: str, **spec: Any) -> None:
+        """What rendering does to the pool, and tells."""
+        self.pool(config, **spec)
+        self.synced = SyncOutput(pools=[self.brief(target=config, paused=bool(spec.get("paused")))])
+        news = ConfigNews(epoch=int(datetime.now(UTC).timestamp() * 1000), seq=next(self.seq), kinds=["MachineConfig"])
+        await self.configs.signal("configs_changed", news)
 
     def put(self, *nodes: ConfigNode) -> None:
         self.nodes |= {n.name: n for n in nodes}
