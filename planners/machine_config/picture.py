@@ -84,7 +84,7 @@ class ConfigEvent:
 
 
 @dataclass(frozen=True)
-class ConfigTrouble:
+class RenderTrouble:
     """What keeps something from being rendered."""
 
     kind: ConfigKind
@@ -100,7 +100,7 @@ class ConfigChanges:
     changes: tuple[ConfigChange, ...] = ()
     events: tuple[ConfigEvent, ...] = ()
     """Told together with the changes: each stands beside a change that keeps it from being told twice."""
-    troubles: tuple[ConfigTrouble, ...] = ()
+    troubles: tuple[RenderTrouble, ...] = ()
 
     def __add__(self, other: ConfigChanges) -> ConfigChanges:
         return ConfigChanges(
