@@ -10,7 +10,7 @@ import pytest
 from configdaemon import Referee, referee
 from configkit import config_pool
 from configlife import ConfigLife, config_life
-from faults.strike import CRASHES, Fault, Kind, arm, faulty_worker
+from faults.strike import CRASHES, Fault, Kind, arm, faulty_worker, warm_up
 from kubekit import KubeTarget, simulated
 from lifekit import eventually
 from realkube import CERTIFICATES, real_kube, required_assets
@@ -21,8 +21,8 @@ BOUNDARIES = (
     *("sync_configs", "read_config_pool", "target_config_nodes", "write_pool_status"),
     *("set_update_taints", "start_config_rollout", "drain_for_config", "uncordon_for_config"),
 )
-"""Every activity that is called while nodes are given configs. The watch ends only with its worker, and so dies with each
-of them."""
+"""Every activity that is called while nodes are given configs. The watch ends only with its worker, and so dies with
+each of them."""
 
 
 PATIENCE = 600.0
@@ -78,6 +78,7 @@ async def _turmoil(life: ConfigLife, first: str, judge: Referee) -> None:
 
 
 async def _struck(client: Client, kube: KubeTarget, nodes: int, faults: Sequence[Fault]) -> None:
+    warm_up()
     async with config_life(client, kube) as life:
         first = await _installed(life, nodes)
         async with faulty_worker(life, *faults) as (left, _), referee(life.kube, tenth) as judge:  # type: ignore[arg-type]
