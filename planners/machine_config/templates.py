@@ -52,16 +52,21 @@ _PROXY = ("httpProxy", "httpsProxy", "noProxy")
 FAULTS_MOST = 5
 
 
-def variables(controller: Obj, pull_secret: str) -> Variables:
+def variables(controller: Obj) -> Variables:
     """What templates may name. Raises ConfigTemplateError."""
     spec = dict(spec_of(controller))
+    if spec.pop("pullSecret", None):
+        raise ConfigTemplateError(
+            "spec.pullSecret: no Secret is read for templates; write the credentials at internalRegistryPullSecret, or "
+            "into a MachineConfig of your own, and leave this out"
+        )
     for key in _BYTES:
         if isinstance(text := spec.get(key), str) and text:
             spec[key] = _decoded(key, text)
     given = {**_NOTHING, **{k: v for k, v in spec.items() if v is not None}}
     if isinstance(given["proxy"], Mapping) and given["proxy"]:
         given["proxy"] = {**dict.fromkeys(_PROXY, ""), **given["proxy"]}
-    return Variables({**given, "platform": platform_of(spec), "pullSecret": pull_secret})
+    return Variables({**given, "platform": platform_of(spec), "pullSecret": given["internalRegistryPullSecret"]})
 
 
 def _decoded(key: str, text: str) -> str:
@@ -75,7 +80,7 @@ def _decoded(key: str, text: str) -> str:
         ) from None
 
 
-def render(templates: Mapping[str, str], controller: Obj, version: str, pull_secret: str = "") -> list[dict[str, Any]]:
+def render(templates: Mapping[str, str], controller: Obj, version: str) -> list[dict[str, Any]]:
     """The MachineConfigs of all roles, by name. Raises ConfigTemplateError, which names the first faults."""
     if not templates:
         raise ConfigTemplateError(
@@ -83,15 +88,15 @@ def render(templates: Mapping[str, str], controller: Obj, version: str, pull_sec
         )
     meta = {"name": name_of(controller), "uid": uid_of(controller)}
     named = json.dumps({"metadata": meta, "spec": spec_of(controller)}, sort_keys=True)
-    found: list[dict[str, Any]] = json.loads(_rendered(tuple(sorted(templates.items())), named, version, pull_secret))
+    found: list[dict[str, Any]] = json.loads(_rendered(tuple(sorted(templates.items())), named, version))
     return found
 
 
 @lru_cache(maxsize=4)
-def _rendered(texts: tuple[tuple[str, str], ...], named: str, version: str, pull_secret: str) -> str:
+def _rendered(texts: tuple[tuple[str, str], ...], named: str, version: str) -> str:
     """Once for all rounds of a plan: hundreds of templates take their time, and seldom change."""
     templates, controller = dict(texts), json.loads(named)
-    given = variables(controller, pull_secret)
+    given = variables(controller)
     made: list[dict[str, Any]] = []
     faults: list[str] = []
     for config in wanted(templates, spec_of(controller)):

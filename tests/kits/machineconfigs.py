@@ -54,6 +54,7 @@ def controller_config(name: str = CONTROLLER, **spec: Any) -> Obj:
         "clusterDNSIP": "10.3.0.10",
         "rootCAData": "-----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----\n",
         "etcdCAData": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCmV0Y2QKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=",
+        "internalRegistryPullSecret": '{"auths": {}}',
         "osImageURL": "registry/os@sha256:1",
     }
     return made("ControllerConfig", name, {**given, **spec})
