@@ -187,7 +187,7 @@ class Rendering:
             if found := there.get(_about(event.kind, event.name)):
                 await tell_as(self.kube, dict(found), now, event.reason, event.message, warning=event.warning)
 
-    def _output(self, picture: Picture, troubles: Iterable[of.ConfigTrouble]) -> SyncOutput:
+    def _output(self, picture: Picture, troubles: Iterable[of.RenderTrouble]) -> SyncOutput:
         found = [
             ConfigTrouble(about="/".join(_about(t.kind, t.name)), reason=t.reason, message=t.message) for t in troubles
         ]

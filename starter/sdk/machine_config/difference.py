@@ -21,7 +21,7 @@ def differences(before: Part, after: Part) -> list[str]:
     """Lines about the specs of two MachineConfigs; none where they are the same."""
     found: list[str] = []
     for field in sorted({*before, *after} - {"config"}):
-        if before.get(field) != after.get(field):
+        if _written(before.get(field)) != _written(after.get(field)):  # nothing and an empty list are the same
             found += _values(field, before.get(field), after.get(field))
     return found + list(_ignition(before.get("config") or {}, after.get("config") or {}))
 

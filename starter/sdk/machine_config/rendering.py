@@ -47,8 +47,8 @@ def render(
     options: RenderOptions,
     now: datetime,
 ) -> Rendering:
-    """Renders a pool. Raises NotFound for one that is in none of the manifests, Refused with everything that keeps it from
-    being rendered."""
+    """Renders a pool. Raises NotFound for one that is in none of the manifests, Refused with all that stands against
+    it."""
     picture = _picture(manifests, templates, now)
     names = [str(p["metadata"]["name"]) for p in picture.pools]
     if pool not in names:
