@@ -19,7 +19,7 @@ from temporalio.workflow import ActivityCancellationType
 from workflows.calls import Urgency, failure_of, poller
 from workflows.entity import NEVER, intent
 from workflows.machine_config.details import configs_page
-from workflows.machine_config.entity import ConfigEntity, CallGivenUp
+from workflows.machine_config.entity import CallGivenUp, ConfigEntity
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
