@@ -92,10 +92,10 @@ class MachineConfigsWorkflow(ConfigEntity):
         await self._leave()
 
     async def _turn(self) -> None:
+        await self._collect()
         self._begin_watch()
         if self.due("sync"):
             await self._sync()
-        await self._collect()
         await self.until(
             lambda: (
                 self.s.removed

@@ -251,6 +251,11 @@ def _processes() -> multiprocessing.context.ForkServerContext:
     return processes
 
 
+def warm_up() -> None:
+    """Lets that process begin with its imports, where there is something else to do before the first worker."""
+    _processes()
+
+
 @contextlib.asynccontextmanager
 async def faulty_worker(
     stack: Stack, *faults: Fault, sabotage: str | None = None
