@@ -37,6 +37,9 @@ def _what_else(observed: Observed, held: list[Wait], now: datetime) -> tuple[lis
         return [], [gate, *held]
     if observed.unseen:
         return [], [Wait("Unreachable", f"{observed.unseen}; nothing is replaced on old news"), *held]
+    if observed.lent:
+        words = f"{named(observed.lent)} is lent to a config pool: nothing is replaced until it is back"
+        return [], [Wait("MachinesLent", words), *held]
     steps, waits = _changes(observed, now)
     if observed.paused and steps:
         would = "; ".join(s.message for s in steps)

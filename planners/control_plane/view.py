@@ -79,6 +79,8 @@ class Observed:
     revision: int = 1
     unseen: str = ""
     """Why its machines cannot be seen; "" where they can."""
+    lent: tuple[str, ...] = ()
+    """Machines that a config pool has borrowed; they count as not ready."""
     guarded: bool = False
     """Whether its etcd has nobody else who looks after it, so that we do."""
     etcd: EtcdView | None = None

@@ -10,7 +10,9 @@ The rules, which docs/machine-configs.md tells people (the seed merges by mergo,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -38,8 +40,17 @@ def read_conf(ignition: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         data = content_of(file.get("contents", {}))
-        found = documents(data.decode()) if data else []
-    except (IgnitionError, DocumentError, UnicodeDecodeError) as e:
+    except IgnitionError as e:
+        raise KubeletError(f"{KUBELET_CONF} cannot be read: {e}") from None
+    return copy.deepcopy(_parsed(data or b""))
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes) -> dict[str, Any]:
+    """Read once: all pools of a cluster usually have the same, and YAML takes its time."""
+    try:
+        found = documents(data.decode())
+    except (DocumentError, UnicodeDecodeError) as e:
         raise KubeletError(f"{KUBELET_CONF} cannot be read: {e}") from None
     if len(found) != 1 or not isinstance(found[0], dict):
         raise KubeletError(f"{KUBELET_CONF} is not one table of fields that stands in the config itself")

@@ -173,6 +173,7 @@ async def test_a_node_that_changes_pools_concerns_both(watched: Watched) -> None
 
 
 async def test_a_config_concerns_who_renders_and_a_pool_concerns_all_pools(watched: Watched) -> None:
+    """M-R09."""
     async with watched.run():
         await _quiet(watched)
         await watched.kube.patch(path(MACHINE_CONFIG, "50-mine"), {"spec": {"fips": True}})

@@ -54,6 +54,7 @@ def controller_config(name: str = CONTROLLER, **spec: Any) -> Obj:
         "clusterDNSIP": "10.3.0.10",
         "rootCAData": "-----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----\n",
         "etcdCAData": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCmV0Y2QKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=",
+        "internalRegistryPullSecret": '{"auths": {}}',
         "osImageURL": "registry/os@sha256:1",
     }
     return made("ControllerConfig", name, {**given, **spec})
@@ -102,3 +103,17 @@ def target(picture: Picture, pool: str = "worker") -> Obj:
 
 def key(word: str) -> str:
     return f"{GROUP}/{word}"
+
+
+def edited(objects: Any, name: str, spec: Any = None, **meta: Any) -> tuple[Obj, ...]:
+    """The objects after a person has changed one."""
+    old = named(objects, name)
+    generation = old["metadata"]["generation"] + (spec is not None)
+    new = {**old, "spec": {**old["spec"], **(spec or {})}}
+    new["metadata"] = {**old["metadata"], **meta, "generation": generation, "resourceVersion": "99"}
+    return tuple(new if o is old else o for o in objects)
+
+
+def without(objects: Any, name: str) -> tuple[Obj, ...]:
+    """The objects after a person has deleted one by force."""
+    return tuple(o for o in objects if o["metadata"]["name"] != name)

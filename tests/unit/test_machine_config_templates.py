@@ -3,6 +3,7 @@ template that is wrong. M-TC… are the cases of upstream's tests."""
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -241,8 +242,15 @@ def test_the_seeds_variable_is_filled_in() -> None:
 
 
 def test_credentials_of_registries_are_on_every_node() -> None:
-    found = templates.render(SHIPPED, controller_config(), "0.1.0", '{"auths": {"r": {}}}')
-    assert text_of(named(found, "00-worker"), "/var/lib/kubelet/config.json") == '{"auths": {"r": {}}}\n'
+    path = "/var/lib/kubelet/config.json"
+    given = '{"auths": {"r": {}}}'
+    for written in (given, base64.b64encode(given.encode()).decode()):
+        found = made(SHIPPED, internalRegistryPullSecret=written)
+        assert text_of(named(found, "00-worker"), path) == f"{given}\n"
+    without = made(SHIPPED, internalRegistryPullSecret=None)
+    assert file_of(named(without, "00-worker")["spec"]["config"], path) is None  # what a node has is not emptied
+    with pytest.raises(ConfigTemplateError, match=r"spec\.pullSecret: no Secret is read for templates; write the"):
+        made(SHIPPED, pullSecret={"name": "pull-secret"})
 
 
 class Lines(yaml.SafeDumper):

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool import brake, gates, progress
+    from planners.pool.lending import refusal_to_lend
     from planners.pool.plan import complete, plan
     from planners.pool.view import ObservedPool, View
     from resources import attributes as at
@@ -99,6 +100,7 @@ class PoolEntity(FleetWorkflow):
             cluster_paused=s.news is not None and s.news.paused,
             reachable=not s.unseen,
             braked=self.braked,
+            lent=frozenset(s.lent),
             telling=self.telling,
         )
 
@@ -133,6 +135,9 @@ class PoolEntity(FleetWorkflow):
         made = plan(self.observed(), self.spec, now)
         s.rollout = progress.lose(s.rollout, made.steps, s.members, self.braked)
         return made
+
+    def may_lend(self, machine: str) -> str:
+        return refusal_to_lend(self.view(), machine)
 
     def _followed(self, now: datetime) -> Rollout | None:
         former = self.s.rollout

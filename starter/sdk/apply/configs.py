@@ -19,7 +19,7 @@ WORKFLOW_KIND = "machineconfigs"
 
 
 @dataclass(frozen=True)
-class ConfigPlan:
+class ConfigToApply:
     """A custom resource, or the workflow that renders a cluster's, and what is done with it."""
 
     kind: str
@@ -34,18 +34,18 @@ class ConfigPlanner:
 
     clusters: Clusters
 
-    async def plan(self, cluster: str, manifests: Sequence[ConfigObject]) -> list[ConfigPlan]:
+    async def plan(self, cluster: str, manifests: Sequence[ConfigObject]) -> list[ConfigToApply]:
         """What is done in one cluster, in this order."""
         found = sorted(manifests, key=lambda m: ORDER.index(type(m)) if type(m) in ORDER else len(ORDER))
         async with config_objects(self.clusters.settings, cluster) as objects:
             verbs = [await objects.compare(manifest) for manifest in found]
         plans = [
-            ConfigPlan(m.KIND.singular, m.name, verb, partial(self._send, cluster, m) if verb in _SENT else None)
+            ConfigToApply(m.KIND.singular, m.name, verb, partial(self._send, cluster, m) if verb in _SENT else None)
             for m, verb in zip(found, verbs, strict=True)
         ]
         if self.unattended(cluster) or await self.clusters.renders_configs(cluster):
             return plans
-        return [*plans, ConfigPlan(WORKFLOW_KIND, cluster, Verb.CREATED, partial(self._start, cluster))]
+        return [*plans, ConfigToApply(WORKFLOW_KIND, cluster, Verb.CREATED, partial(self._start, cluster))]
 
     def unattended(self, cluster: str) -> str:
         """Why nobody will look after a cluster's machine configs; "" where somebody does."""

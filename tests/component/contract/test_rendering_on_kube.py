@@ -171,6 +171,7 @@ async def test_a_look_at_a_pool_is_about_its_nodes(renders: Renders) -> None:
 
 
 async def test_the_status_is_written_where_it_differs_and_others_conditions_stay(renders: Renders) -> None:
+    """M-U15."""
     await create(renders.kube, config_pool("worker"), config("00-base"))
     await renders()
     pool = await renders.get(MACHINE_CONFIG_POOL, "worker")
