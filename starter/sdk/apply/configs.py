@@ -8,7 +8,6 @@ from functools import partial
 
 from resources.machine_config.objects import ConfigObject, ControllerConfig, KubeletConfig, MachineConfig
 from starter.sdk.clusters import Clusters
-from starter.sdk.machine_config.objects import config_objects
 from starter.sdk.results import Applied, Verb
 from starter.sdk.starts import start_machine_configs
 
@@ -36,6 +35,8 @@ class ConfigPlanner:
 
     async def plan(self, cluster: str, manifests: Sequence[ConfigObject]) -> list[ConfigToApply]:
         """What is done in one cluster, in this order."""
+        from starter.sdk.machine_config.objects import config_objects  # the Kubernetes client takes a second to import
+
         found = sorted(manifests, key=lambda m: ORDER.index(type(m)) if type(m) in ORDER else len(ORDER))
         async with config_objects(self.clusters.settings, cluster) as objects:
             verbs = [await objects.compare(manifest) for manifest in found]
@@ -58,6 +59,8 @@ class ConfigPlanner:
         )
 
     async def _send(self, cluster: str, manifest: ConfigObject) -> Applied:
+        from starter.sdk.machine_config.objects import config_objects
+
         async with config_objects(self.clusters.settings, cluster) as objects:
             return Applied(manifest.KIND.singular, manifest.name, await objects.write(manifest))
 

@@ -23,6 +23,7 @@ from starter.sdk.errors import NotFound, Refused
 from starter.sdk.results import Json
 from starter.sdk.spelling import did_you_mean
 
+
 @dataclass(frozen=True)
 class RenderedPool:
     """What one pool comes to."""
