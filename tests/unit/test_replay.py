@@ -89,7 +89,7 @@ BREAKS = {
     "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
     "cluster-pool-life": (cluster, "untold", lambda s, now: []),
     "controlplane-held-life": (nodes, "look", lambda cp: None),
-    "machineconfigs-configs-life": (configs.MachineConfigsWorkflow, "_tell", lambda self, briefs: None),
+    "machineconfigs-configs-life": (configs.MachineConfigsWorkflow, "_begin_watch", lambda self: None),
     "machineconfigpool-configs-life": (drains, "start", lambda pool: None),
     "configrollout-configs-life": (config_rollout.ConfigRolloutWorkflow, "publish", lambda self: None),
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
