@@ -1,5 +1,5 @@
 """The census: how many machines are in each phase, what they wait for, and whose deadline is near; how far the machines
-of each class are with its changes; how each pool and control plane is; and what is preserved or drained.
+of each class are with its changes; how each pool, control plane and config pool is; and what is preserved or drained.
 
 Every worker of workflows reads it from Temporal's visibility once in a while and shows it as gauges. Classes, pools and
 control planes are asked themselves, as their machines have no attribute for it. It is for people and alerts: nothing is
@@ -17,16 +17,18 @@ from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
 from activities.beside import beside
+from activities.census.config_pools import ConfigPoolGauges, ConfigPoolTally
 from activities.census.control_planes import ControlPlaneGauges, ControlPlaneTally
 from activities.census.gauges import Answers, GaugeLabels, Gauges, log
 from activities.census.pools import PoolGauges, PoolTally
 from activities.census.preserved import PreservedGauges, PreservedTally, blocked
 from activities.deps import Deps
-from activities.temporal.workflows import CLASS, MACHINE, POOL
+from activities.temporal.workflows import CLASS, CONFIG_POOL, MACHINE, POOL
 from resources import attributes
 from resources.base import format_duration
 from resources.control_plane.summary import ControlPlaneSummary
 from resources.machine_class.state import ClassProgress
+from resources.machine_config.state import MachineConfigPoolState
 from resources.names import workflow_queue
 from resources.owner import CONTROL_PLANE
 from resources.pool.intents import PoolSummary
@@ -57,6 +59,8 @@ class Tally:
         self.control_planes = ControlPlaneTally()
         self.asked_sets: list[str] = []
         """Those of control planes."""
+        self.config_pools = ConfigPoolTally()
+        self.asked_config_pools: list[str] = []
 
     def add(self, found: WorkflowExecution) -> None:
         """A machine that was started with plain JSON has no attributes until a worker takes it up: its phase is
@@ -77,6 +81,10 @@ class Tally:
         if found.workflow_type == CONTROL_PLANE.workflow:
             self.control_planes.sets[(*place, why)] += 1
             self.asked_sets.append(found.id)
+            return
+        if found.workflow_type == CONFIG_POOL:
+            self.config_pools.pools[(*place, why)] += 1
+            self.asked_config_pools.append(found.id)
             return
         self.machines[(*place, why)] += 1
         pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
@@ -103,7 +111,7 @@ class Census:
         self.deps = deps
         # Only this installation's machines: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
-        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}', '{CONTROL_PLANE.workflow}')"
+        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}', '{CONTROL_PLANE.workflow}', '{CONFIG_POOL}')"
         self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
         self.machines = Gauges(deps.meter.create_gauge("hostler_machines", "Machines by phase and reason"))
         self.near = Gauges(
@@ -122,10 +130,12 @@ class Census:
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
         self.control_planes = ControlPlaneGauges(deps.meter)
+        self.config_pools = ConfigPoolGauges(deps.meter)
         self.preserved = PreservedGauges(deps.meter)
         self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
         self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
         self._sets = Answers(deps, "summary", ControlPlaneSummary, "hostler_control_plane_machines")
+        self._config_pools = Answers(deps, "describe", MachineConfigPoolState, "hostler_config_pool_nodes")
 
     async def count(self) -> None:
         """Makes one listing, all pages. The gauges move only when every page has been read: half a list would look like
@@ -148,6 +158,9 @@ class Census:
         for control_plane in (await self._sets.ask(sorted(tally.asked_sets))).values():
             tally.control_planes.add(control_plane)
         self.control_planes.show(tally.control_planes)
+        for config_pool in (await self._config_pools.ask(sorted(tally.asked_config_pools))).values():
+            tally.config_pools.add(config_pool)
+        self.config_pools.show(tally.config_pools)
         self.time.set(int(tally.now.timestamp()))
 
 

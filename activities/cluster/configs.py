@@ -20,8 +20,14 @@ from activities.clock import ServerClock
 from activities.kube.client import Kube, KubeError, Object, segment
 from activities.kube.events import tell_as
 from activities.kube.looks import PAGE, every_node, pages
-from planners.machine_config import picture as of
-from planners.machine_config.picture import ConfigChange, ConfigChanges, ConfigEvent, Picture, RenderOptions
+from planners.machine_config.picture import (
+    ConfigChange,
+    ConfigChanges,
+    ConfigEvent,
+    Picture,
+    RenderOptions,
+    RenderTrouble,
+)
 from planners.machine_config.reconcile import plan
 from resources.base import few
 from resources.calls.machine_config import ConfigTrouble, PoolBrief, SyncInput, SyncOutput
@@ -187,7 +193,7 @@ class Rendering:
             if found := there.get(_about(event.kind, event.name)):
                 await tell_as(self.kube, dict(found), now, event.reason, event.message, warning=event.warning)
 
-    def _output(self, picture: Picture, troubles: Iterable[of.ConfigTrouble]) -> SyncOutput:
+    def _output(self, picture: Picture, troubles: Iterable[RenderTrouble]) -> SyncOutput:
         found = [
             ConfigTrouble(about="/".join(_about(t.kind, t.name)), reason=t.reason, message=t.message) for t in troubles
         ]

@@ -41,6 +41,7 @@ def observe(s: ControlPlaneState, now: datetime, worst_first: bool = True) -> Ob
         unseen=s.unseen,
         granting=tuple(granting),
         preserved=tuple(failed),
+        lent=tuple(sorted(s.lent)),
         guarded=s.spec.etcd_guard,
         etcd=s.etcd if s.etcd_is_fresh else None,
         etcd_trouble=s.etcd_trouble,
@@ -72,10 +73,12 @@ def index_of(member: Member) -> int:
 
 
 def _host(s: ControlPlaneState, name: str, member: Member, domains: dict[int, str], now: datetime) -> Host:
+    """A machine that is lent to a config pool counts as one that is not ready: it may be restarted at any moment, so
+    that nothing else of the control plane may go."""
     news, lost = s.hosts.get(name, HostNews()), name in s.lost
     leaving = member.leaving or s.kept(name)
     since = member.since if member.phase is Phase.UNKNOWN else None
-    ready = not lost and is_ready(member.phase, _node_ready(member, news), since, now)
+    ready = name not in s.lent and not lost and is_ready(member.phase, _node_ready(member, news), since, now)
     return Host(
         name=name,
         index=index_of(member),

@@ -48,6 +48,9 @@ def _what_else(observed: Observed, held: list[Wait], now: datetime) -> tuple[lis
         return [], [gate, *held]
     if observed.unseen:
         return [], [Wait("Unreachable", f"{observed.unseen}; nothing is replaced on old news"), *held]
+    if observed.lent:
+        words = f"{named(observed.lent)} is lent to a config pool: nothing is replaced until it is back"
+        return [], [Wait("MachinesLent", words), *held]
     steps, waits = _changes(observed, now, at_once=bool(observed.paused) and observed.worst_first)
     if observed.paused and steps:
         would = "; ".join(s.message for s in steps)

@@ -86,6 +86,8 @@ class Observed:
     """Machines that failed, are drained, and are to be preserved on somebody's request: they wait for our word."""
     preserved: tuple[str, ...] = ()
     """Those that are preserved, or have our word. They are kept for a look only, and are none of `hosts`."""
+    lent: tuple[str, ...] = ()
+    """Machines that a config pool has borrowed; they count as not ready."""
     guarded: bool = False
     """Whether its etcd has nobody else who looks after it, so that we do."""
     etcd: EtcdView | None = None

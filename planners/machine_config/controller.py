@@ -30,9 +30,9 @@ from planners.machine_config.owned import kept
 from planners.machine_config.picture import (
     ConfigChanges,
     ConfigEvent,
-    ConfigTrouble,
     Picture,
     RenderOptions,
+    RenderTrouble,
     deleted,
     updated,
 )
@@ -76,16 +76,16 @@ def plan(picture: Picture, options: RenderOptions, now: datetime) -> Sources:
                 f"it is for version {stamp} of the controller, and this is {options.version}: let the two be the same, "
                 f"or take the annotation {GENERATED_BY_VERSION} away"
             )
-        wanted = render(picture.templates, controller, options.version, picture.pull_secret)
+        wanted = render(picture.templates, controller, options.version)
     except ConfigTemplateError as e:
         words = f"ControllerConfig {CONTROLLER} is not rendered: {e}"
-        trouble = ConfigTrouble(CONTROLLER_CONFIG, CONTROLLER, "TemplatesNotRendered", words)
+        trouble = RenderTrouble(CONTROLLER_CONFIG, CONTROLLER, "TemplatesNotRendered", words)
         return Sources(ignored + _told(controller, words, now) + ConfigChanges(troubles=(trouble,)), words)
     found = _kept(wanted, controller, picture.configs)
     return Sources(ignored + (found if found.changes else _told(controller, "", now)))
 
 
-def _newer(configs: Sequence[Obj], options: RenderOptions) -> ConfigTrouble | None:
+def _newer(configs: Sequence[Obj], options: RenderOptions) -> RenderTrouble | None:
     """An older worker beside a newer one would undo what that does, and each would roll its own out for ever."""
     for config in configs:
         made_by = annotations_of(config).get(GENERATED_BY, "")
@@ -95,7 +95,7 @@ def _newer(configs: Sequence[Obj], options: RenderOptions) -> ConfigTrouble | No
                 f"MachineConfig {name_of(config)} was made by Hostler {made_by}, and this worker is {options.version}"
             )
             advice = "upgrade this worker; to go back to its release, stop the newer ones and delete this MachineConfig"
-            return ConfigTrouble(MACHINE_CONFIG, name_of(config), "NewerVersion", f"{words}; {advice}")
+            return RenderTrouble(MACHINE_CONFIG, name_of(config), "NewerVersion", f"{words}; {advice}")
     return None
 
 

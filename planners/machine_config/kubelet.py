@@ -40,9 +40,9 @@ from planners.machine_config.picture import (
     ConfigChange,
     ConfigChanges,
     ConfigEvent,
-    ConfigTrouble,
     Picture,
     RenderOptions,
+    RenderTrouble,
     deleted,
     updated,
 )
@@ -94,7 +94,7 @@ def plan(picture: Picture, options: RenderOptions, now: datetime) -> ConfigChang
         verdict = _verdict(work, config)
         found += _told(config, verdict, now)
         if not verdict.accepted:
-            trouble = ConfigTrouble(KUBELET_CONFIG, name_of(config), verdict.reason, verdict.message)
+            trouble = RenderTrouble(KUBELET_CONFIG, name_of(config), verdict.reason, verdict.message)
             found += ConfigChanges(troubles=(trouble,))
     return found
 

@@ -8,7 +8,6 @@ that are made again in another order would change which one wins (upstream's BZ2
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,6 +16,7 @@ from resources.machine_config.keys import KUBELET_CONFIG, KUBELET_NAMES
 
 MOST = 10
 """More would not sort by name: -10 comes before -2."""
+_FURTHER = tuple(str(n) for n in range(1, MOST))
 
 
 def name_for(pool: str, number: int) -> str:
@@ -25,8 +25,11 @@ def name_for(pool: str, number: int) -> str:
 
 def number_of(pool: str, name: str) -> int | None:
     """Which of the pool's it is, from 0; None if it is none."""
-    found = re.fullmatch(re.escape(name_for(pool, 0)) + r"(?:-([1-9]))?", name)
-    return int(found[1] or 0) if found else None
+    first = name_for(pool, 0)
+    if name == first:
+        return 0
+    number = name.removeprefix(f"{first}-") if name.startswith(f"{first}-") else ""
+    return int(number) if number in _FURTHER else None
 
 
 def in_order(configs: Iterable[Obj]) -> list[Obj]:
@@ -66,14 +69,28 @@ def assigned(wanted: Mapping[str, Sequence[str]], kubelet_configs: Sequence[Obj]
             held[pool].add(number)
     for pool in {p for pools in wanted.values() for p in pools}:
         held[pool] |= _taken(pool, configs, alive)
-    for kubelet_config in everyone:
+    for place, kubelet_config in enumerate(everyone):
         uid = uid_of(kubelet_config)
-        for pool in wanted.get(uid, ()):
-            number = max(held[pool], default=-1) + 1
-            if pool not in names[uid] and number < MOST:
+        for pool in (p for p in wanted.get(uid, ()) if p not in names[uid]):
+            older = _numbers(pool, everyone[:place], names)
+            newer = _numbers(pool, everyone[place + 1 :], names)
+            if (number := _free(held[pool], older, newer)) is not None:
                 names[uid][pool] = name_for(pool, number)
                 held[pool].add(number)
     return names
+
+
+def _numbers(pool: str, kubelet_configs: Sequence[Obj], names: Names) -> list[int]:
+    having = (names.get(uid_of(k), {}).get(pool) for k in kubelet_configs)
+    return [n for name in having if name and (n := number_of(pool, name)) is not None]
+
+
+def _free(held: set[int], older: Sequence[int], newer: Sequence[int]) -> int | None:
+    """A number after all older ones: before the newer ones, of which one may have been written while another write
+    failed, or else the last."""
+    between = range(max(older, default=-1) + 1, min(newer, default=MOST))
+    last = max(held, default=-1) + 1
+    return next((n for n in between if n not in held), last if last < MOST else None)
 
 
 def _made_names(uid: str, configs: Sequence[Obj]) -> dict[str, str]:

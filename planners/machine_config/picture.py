@@ -38,8 +38,6 @@ class Picture:
     """Text by path below the folder of templates, such as `master/00-master/_base/files/x.yaml`."""
     named: frozenset[str] | None = frozenset()
     """Names of MachineConfigs in annotations of Nodes. None: the Nodes could not be read, so nothing is collected."""
-    pull_secret: str = ""
-    """The credentials of registries as JSON, which the templates find as PullSecret."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class ConfigEvent:
 
 
 @dataclass(frozen=True)
-class ConfigTrouble:
+class RenderTrouble:
     """What keeps something from being rendered."""
 
     kind: ConfigKind
@@ -102,7 +100,7 @@ class ConfigChanges:
     changes: tuple[ConfigChange, ...] = ()
     events: tuple[ConfigEvent, ...] = ()
     """Told together with the changes: each stands beside a change that keeps it from being told twice."""
-    troubles: tuple[ConfigTrouble, ...] = ()
+    troubles: tuple[RenderTrouble, ...] = ()
 
     def __add__(self, other: ConfigChanges) -> ConfigChanges:
         return ConfigChanges(

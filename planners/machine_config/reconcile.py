@@ -13,7 +13,7 @@ from planners.machine_config import controller, kubelet
 from planners.machine_config.collect import collect
 from planners.machine_config.objects import Obj, changed, is_deleting, name_of, spec_of, status_of, with_conditions
 from planners.machine_config.owned import kept
-from planners.machine_config.picture import ConfigChanges, ConfigEvent, ConfigTrouble, Picture, RenderOptions, updated
+from planners.machine_config.picture import ConfigChanges, ConfigEvent, Picture, RenderOptions, RenderTrouble, updated
 from planners.machine_config.render import Rendered, RenderRefused, render
 from resources.machine_config.keys import API, MACHINE_CONFIG, MACHINE_CONFIG_POOL
 
@@ -42,7 +42,7 @@ def _pool(pool: Obj, picture: Picture, options: RenderOptions, now: datetime, st
     else:
         made = render(pool, picture.configs, spec_of(the_controllers) if the_controllers else {}, options)
     if isinstance(made, RenderRefused):
-        trouble = ConfigTrouble(MACHINE_CONFIG_POOL, name_of(pool), made.reason, made.message)
+        trouble = RenderTrouble(MACHINE_CONFIG_POOL, name_of(pool), made.reason, made.message)
         return _told(pool, made, None, now) + ConfigChanges(troubles=(trouble,))
     if change := kept(made.config, picture.configs):
         words = f"{made.name} was rendered of {', '.join(made.source)}"

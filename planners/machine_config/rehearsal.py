@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from planners.machine_config.objects import Obj, copied, generation_of, meta, name_of, spec_of, uid_of, written
-from planners.machine_config.picture import ConfigChange, ConfigEvent, ConfigTrouble, Picture, RenderOptions
+from planners.machine_config.picture import ConfigChange, ConfigEvent, Picture, RenderOptions, RenderTrouble
 from planners.machine_config.reconcile import plan
 from resources.machine_config.keys import (
     CONTROLLER_CONFIG,
@@ -46,7 +46,7 @@ class Settled(NamedTuple):
 
     picture: Picture
     events: tuple[ConfigEvent, ...]
-    troubles: tuple[ConfigTrouble, ...]
+    troubles: tuple[RenderTrouble, ...]
     rounds: int
 
 

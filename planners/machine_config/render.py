@@ -101,9 +101,10 @@ def render(
             f"Pool {name} cannot be rendered: merged it has {size} bytes, and etcd takes {SIZE_MOST}; take contents "
             f"out of its MachineConfigs, of which {_largest(chosen)} is the largest",
         )
-    warning = f"It has {size} of at most {SIZE_MOST} bytes; the largest part is {_largest(chosen)}"
-    order = tuple(name_of(c) for c in in_order(chosen, options.worker_first))
-    return Rendered(made, order, warning if size > SIZE_WARNING else "")
+    warning = ""
+    if size > SIZE_WARNING:
+        warning = f"It has {size} of at most {SIZE_MOST} bytes; the largest part is {_largest(chosen)}"
+    return Rendered(made, tuple(name_of(c) for c in in_order(chosen, options.worker_first)), warning)
 
 
 def _unfit(pool: Obj, chosen: Sequence[Obj], options: RenderOptions) -> RenderRefused | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +20,7 @@ from planners.machine_config.gotemplate import ConfigTemplateError, Variables, e
 from planners.machine_config.ignition import IgnitionError, read
 from planners.machine_config.ignition_schema import VERSION
 from planners.machine_config.layers import RoleConfig, platform_of, wanted
-from planners.machine_config.objects import Obj, owner_reference, spec_of
+from planners.machine_config.objects import Obj, name_of, owner_reference, spec_of, uid_of
 from resources.documents import DocumentError, documents
 from resources.machine_config.keys import API, CONTROLLER_CONFIG, GENERATED_BY, MACHINE_CONFIG, ROLE_LABEL
 
@@ -50,16 +52,21 @@ _PROXY = ("httpProxy", "httpsProxy", "noProxy")
 FAULTS_MOST = 5
 
 
-def variables(controller: Obj, pull_secret: str) -> Variables:
+def variables(controller: Obj) -> Variables:
     """What templates may name. Raises ConfigTemplateError."""
     spec = dict(spec_of(controller))
+    if spec.pop("pullSecret", None):
+        raise ConfigTemplateError(
+            "spec.pullSecret: no Secret is read for templates; write the credentials at internalRegistryPullSecret, or "
+            "into a MachineConfig of your own, and leave this out"
+        )
     for key in _BYTES:
         if isinstance(text := spec.get(key), str) and text:
             spec[key] = _decoded(key, text)
     given = {**_NOTHING, **{k: v for k, v in spec.items() if v is not None}}
     if isinstance(given["proxy"], Mapping) and given["proxy"]:
         given["proxy"] = {**dict.fromkeys(_PROXY, ""), **given["proxy"]}
-    return Variables({**given, "platform": platform_of(spec), "pullSecret": pull_secret})
+    return Variables({**given, "platform": platform_of(spec), "pullSecret": given["internalRegistryPullSecret"]})
 
 
 def _decoded(key: str, text: str) -> str:
@@ -73,13 +80,23 @@ def _decoded(key: str, text: str) -> str:
         ) from None
 
 
-def render(templates: Mapping[str, str], controller: Obj, version: str, pull_secret: str = "") -> list[dict[str, Any]]:
+def render(templates: Mapping[str, str], controller: Obj, version: str) -> list[dict[str, Any]]:
     """The MachineConfigs of all roles, by name. Raises ConfigTemplateError, which names the first faults."""
     if not templates:
         raise ConfigTemplateError(
             "there are no templates; name their folder at machineConfigs.templates, or leave it out"
         )
-    given = variables(controller, pull_secret)
+    meta = {"name": name_of(controller), "uid": uid_of(controller)}
+    named = json.dumps({"metadata": meta, "spec": spec_of(controller)}, sort_keys=True)
+    found: list[dict[str, Any]] = json.loads(_rendered(tuple(sorted(templates.items())), named, version))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _rendered(texts: tuple[tuple[str, str], ...], named: str, version: str) -> str:
+    """Once for all rounds of a plan: hundreds of templates take their time, and seldom change."""
+    templates, controller = dict(texts), json.loads(named)
+    given = variables(controller)
     made: list[dict[str, Any]] = []
     faults: list[str] = []
     for config in wanted(templates, spec_of(controller)):
@@ -90,7 +107,7 @@ def render(templates: Mapping[str, str], controller: Obj, version: str, pull_sec
     if faults := list(dict.fromkeys(faults)):  # a common template is wrong for every role
         more = [f"and {len(faults) - FAULTS_MOST} more"] if len(faults) > FAULTS_MOST else []
         raise ConfigTemplateError("; ".join([*faults[:FAULTS_MOST], *more]))
-    return sorted(made, key=lambda m: str(m["metadata"]["name"]))
+    return json.dumps(sorted(made, key=lambda m: str(m["metadata"]["name"])))
 
 
 def _config(

@@ -84,7 +84,7 @@ def replace_old(draft: Draft) -> None:
     # What is there beyond the floor if every new machine still on its way fails. So a bad image cannot eat its way
     # through old machines that are ill, and those in use never become fewer than the floor.
     staying = view.old.keys() - olds.keys() - view.available
-    room = len(view.active) - limits.floor - len(view.waited_for) - len(staying)
+    room = len(view.active) - limits.floor - len(view.waited_for) - len(staying) - len(view.lent)
     room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
     order = sorted(olds, key=lambda n: (n in view.available, olds[n].revision, deletion_key(n, olds[n], view.now)))
     unavailable = [n for n in order if n not in view.available][:room]
@@ -115,6 +115,9 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
             draft.wait("NewMachinesFail", f"{words}; {some(failed)} of this revision failed early")
         else:
             draft.wait("NewMachinesNotReady", words)
+    elif not moving and view.lent:
+        words = f"{some(len(view.lent))} lent to a config pool ({named(sorted(view.lent))})"
+        draft.wait("MachinesLent", f"{words}: until they are back no old one in use is deleted, {floor} must be")
 
 
 def _failed_since(view: View) -> int:

@@ -67,7 +67,7 @@ def _fair(view: View, excess: int) -> list[str]:
     order = [n for n in in_deletion_order(view.active, view.now) if n not in staying]
     sizes = Counter(view.active[n].revision for n in order)
     shares = proportional(sizes, excess)
-    spare = max(0, len(view.available) + len(staying) - view.limits.floor)
+    spare = max(0, len(view.available) + len(staying) - len(view.lent) - view.limits.floor)
     chosen: list[str] = []
     for name in order:
         revision, in_use = view.active[name].revision, name in view.available

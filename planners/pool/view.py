@@ -61,6 +61,8 @@ class ObservedPool:
     It ends with the run."""
     approved: int = 0
     """The newest revision that needs no approval, or has it; 0 where that is not known."""
+    lent: frozenset[str] = frozenset()
+    """Machines that a config pool has borrowed: each may become unavailable at any moment."""
     telling: bool = True
     """False in a pool's run that began before a refusal remained the wait until there is a VM, and before lost machines
     were named with the cause: like `braked`."""
@@ -147,6 +149,11 @@ class View:
         return frozenset(
             n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.vm is not Vm.GONE and m.since <= before
         )
+
+    @cached_property
+    def lent(self) -> frozenset[str]:
+        """Those of the available ones that are lent: no voluntary action may count on them."""
+        return self.available & self.observed.lent
 
     def available_at(self, member: Member) -> datetime:
         """When a Running member counts as available."""

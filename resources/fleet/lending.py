@@ -6,7 +6,7 @@ unavailable for its owner too: the two together keep one budget.
 
 from __future__ import annotations
 
-from resources.base import Key, Name, Text, Value
+from resources.base import Instant, Key, Name, Text, Value
 from resources.orders import OrderTime
 
 
@@ -31,3 +31,13 @@ class LendAnswer(Value):
     message: Text = ""
     """Why it is not lent now."""
     time: OrderTime
+
+
+class Lent(Value):
+    """A machine that its owner has lent: until it is given back it counts as unavailable."""
+
+    borrower: Key
+    config: Name = ""
+    since: Instant
+    told: Instant
+    """When the borrower last said that it has it. One that stays silent for long is gone, and the machine is back."""

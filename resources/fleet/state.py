@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field
 
 from resources.base import Annotations, Count, Instant, Key, Labels, Model, Name, Text, Value, Word
 from resources.cluster.news import ClusterNews
+from resources.fleet.lending import Lent
 from resources.fleet.member import Member
 from resources.fleet.revision import Pace, Revision
 from resources.journal import Happening
@@ -93,6 +94,8 @@ class FleetState(Model):
     """Machines that were found and have not yet said how they are: nothing is decided without them."""
     lost: dict[Name, Word] = Field(default_factory=dict)
     """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
+    lent: dict[Name, Lent] = Field(default_factory=dict)
+    """Machines that are lent to a config pool: they count as unavailable."""
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[Key, Text] = Field(default_factory=dict)
     deadlines: dict[Key, Instant] = Field(default_factory=dict)

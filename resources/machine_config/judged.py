@@ -22,7 +22,7 @@ from resources.machine_config.objects import (
 )
 from resources.selectors import LabelSelector
 
-Found = Iterator[tuple[str, str]]
+ConfigMistakes = Iterator[tuple[str, str]]
 
 POOL_MOST = NAME_MOST - len(RENDERED_PREFIX) - 33
 """The longest name of a pool, so that its rendered configs' names (`rendered-<pool>-<32 characters>`) are names too."""
@@ -31,7 +31,7 @@ _PERCENT = re.compile(r"(100|[1-9]?[0-9])%")
 LOG_LEVELS = range(11)
 
 
-def config_mistakes(model: type[BaseModel], name: str, spec: Any) -> Found:
+def config_mistakes(model: type[BaseModel], name: str, spec: Any) -> ConfigMistakes:
     """The paths of fields that are wrong, and what to write instead. `spec`: None where it cannot be read."""
     if issubclass(model, MachineConfig):
         yield from _machine_config(name, spec)
@@ -43,7 +43,7 @@ def config_mistakes(model: type[BaseModel], name: str, spec: Any) -> Found:
         yield "metadata.name", f"the only ControllerConfig that counts is {CONTROLLER}: give it that name"
 
 
-def _machine_config(name: str, spec: MachineConfigSpec | None) -> Found:
+def _machine_config(name: str, spec: MachineConfigSpec | None) -> ConfigMistakes:
     if name.startswith(RENDERED_PREFIX):
         yield (
             "metadata.name",
@@ -53,7 +53,7 @@ def _machine_config(name: str, spec: MachineConfigSpec | None) -> Found:
         yield "spec.kernelType", f"not a known kernel; write {', '.join(KERNELS[1:-1])} or {KERNELS[-1]}"
 
 
-def _pool(name: str, spec: MachineConfigPoolSpec | None) -> Found:
+def _pool(name: str, spec: MachineConfigPoolSpec | None) -> ConfigMistakes:
     if len(name) > POOL_MOST:
         words = f"longer than {POOL_MOST} characters, so that its rendered configs could not be named: shorten it"
         yield "metadata.name", words
@@ -71,7 +71,7 @@ def _pool(name: str, spec: MachineConfigPoolSpec | None) -> Found:
     yield from _amount(spec.max_unavailable)
 
 
-def _amount(value: Any) -> Found:
+def _amount(value: Any) -> ConfigMistakes:
     """OpenShift refuses the same when it is too late: in the pool's status."""
     if value is None or (isinstance(value, int) and value >= 0):
         return
@@ -79,7 +79,7 @@ def _amount(value: Any) -> Found:
         yield "spec.maxUnavailable", "neither a count nor a percentage; write it like 2 or 20%"
 
 
-def _kubelet_config(spec: KubeletConfigSpec) -> Found:
+def _kubelet_config(spec: KubeletConfigSpec) -> ConfigMistakes:
     yield from _selector(spec.machine_config_pool_selector, "spec.machineConfigPoolSelector")
     if spec.tls_security_profile is not None:
         yield "spec.tlsSecurityProfile", "not supported: set tlsCipherSuites and tlsMinVersion under kubeletConfig"
@@ -87,7 +87,7 @@ def _kubelet_config(spec: KubeletConfigSpec) -> Found:
         yield "spec.logLevel", f"{spec.log_level} is no level; write 0 to {LOG_LEVELS[-1]}"
 
 
-def _selector(selector: LabelSelector | None, path: str) -> Found:
+def _selector(selector: LabelSelector | None, path: str) -> ConfigMistakes:
     if selector is None:
         return
     if not selector.match_labels and not selector.match_expressions:

@@ -69,7 +69,7 @@ class Loan(Value):
     refused: Text = ""
     """The owner's words, until the next try; "" while it has not answered, or has granted it."""
     again: Instant | None = None
-    """When it is asked again."""
+    """When the owner is asked again; for one that is lent, when the owner is told that it still is."""
 
 
 class ConfigRolloutOutcome(StrEnum):

@@ -146,6 +146,14 @@ CONFIG_WAITS: dict[str, Reason] = {
         do="Let workers run that answer for machines, or correct the name: `hostler get pools --cluster {cluster}`.",
         worry="After some minutes.",
     ),
+    "MachinesLent": Reason(
+        Kind.WAIT,
+        "Machines are lent to a config pool, which updates their nodes, so their owner replaces nothing.",
+        see="See {look}; `hostler get mcp --cluster {cluster}`.",
+        by_itself="Goes on when they are given back, or their borrower has been silent for half an hour.",
+        do="Nothing while the nodes get on: `hostler get mcp --cluster {cluster}` shows what each waits for.",
+        worry="When the config pool stands still: then its own wait is what to end.",
+    ),
     "ConfigRolloutStalled": Reason(
         Kind.WAIT,
         "No node has finished for an hour, although a rollout is going on.",
@@ -353,6 +361,11 @@ CONFIG_STEPS: dict[str, Reason] = {
     "ConfigRolloutFailed": Reason(Kind.HAPPENING, "A rollout ended because its pool is gone."),
     "ConfigRolloutUntold": Reason(
         Kind.HAPPENING, "The workflow of a rollout could not be told; the rollout itself goes on."
+    ),
+    "MachineLent": Reason(Kind.HAPPENING, "A machine was lent to a config pool, and counts as unavailable meanwhile."),
+    "MachineReturned": Reason(Kind.HAPPENING, "A machine that was lent to a config pool is back."),
+    "LoanExpired": Reason(
+        Kind.HAPPENING, "A config pool has not spoken of a machine that it borrowed, which counts as back."
     ),
     "ObjectUnreadable": Reason(
         Kind.HAPPENING,

@@ -236,6 +236,8 @@ def _kind(word: str, kinds: Collection[str], *, alone: bool = False) -> str:
     with_names = [SHORT.get(k, k) for k in kinds if k not in ONLY]
     if known is None and alone and not spelled and len(with_names) <= FEW:  # most likely the name alone
         spelled = f"; write {' or '.join(f'{w} {word}' for w in with_names)}"
+    if known is not None and known != word:
+        word, spelled = f"{word} ({known})", ""
     raise typer.BadParameter(f"{word!r} is not a kind for this command; it takes {', '.join(words)}{spelled}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planners.machine_config.picture import RenderOptions
     from resources.machine_config.settings import MachineConfigSettings
     from resources.manifests import Loaded
-    from starter.sdk.machine_config.rendering import Rendering
+    from starter.sdk.machine_config.rendering import RenderedPool
 
 app = typer.Typer(
     help="Render machine configs without a cluster, and compare two of them.",
@@ -108,7 +108,7 @@ def _options(given: MachineConfigSettings | None) -> RenderOptions:
     return RenderOptions(given.worker_first, given.feature_gates, given.keep_rendered, own_version())
 
 
-def _show(found: Rendering, shape: Shape, everything: bool) -> None:
+def _show(found: RenderedPool, shape: Shape, everything: bool) -> None:
     from starter.output import dump
 
     if shape is Shape.NAME:

@@ -16,7 +16,7 @@ from resources.cluster.state import ClusterState
 from resources.names import TAG_INSTALLATION
 from resources.orphans import Orphan, SweepReport
 from resources.reasons import Situation, next_step
-from resources.rights import Need, Right, needs
+from resources.rights import CONFIG_NEEDS, Need, Right, needs
 from resources.settings import Settings
 from resources.words import utc
 from starter.doctor.findings import Finding, Level, attempt, clock, few, ok, problem, verdict, warning
@@ -32,7 +32,10 @@ T = TypeVar("T")
 
 
 HERE = Situation(page="doctor")
+GRANT_CONFIGS = "kubectl apply -f deploy/rbac/machine-configs.yaml: it has the role {}"
 GRANT = "bind the role {} of deploy/rbac to it (docs/production.md, Rights in the clusters)"
+
+FOR_CONFIGS = {need.granted_by for need in CONFIG_NEEDS}
 
 
 async def examine(settings: Settings, name: str, clusters: Clusters | None, served: bool) -> list[Finding]:
@@ -59,6 +62,8 @@ class ApiSeen:
 async def _api(settings: Settings, name: str, subject: str, seen: ApiSeen) -> list[Finding]:
     """What the API says to us. It is not asked where a worker of these settings does not ask it either."""
     wanted = [need for role in settings.worker.roles for need in needs(role)]
+    if settings.cluster(name).machine_configs.enabled:
+        wanted += [need for role in settings.worker.roles for need in needs(role, feature="machineConfigs")]
     if not wanted:
         words = f"a worker with the role {', '.join(settings.worker.roles)} asks nothing of its API"
         seen.api.append(ok(subject, words))
@@ -107,7 +112,8 @@ def _lacking(subject: str, wanted: Sequence[Need], lacking: Collection[Right]) -
         if why:
             words = f"with the account of these settings, a worker with the role {role} cannot"
             lines = [f"{purpose}: it may not {', '.join(missing)}" for purpose, missing in why.items()]
-            yield problem(subject, "\n".join([words, *lines]), GRANT.format(granted_by))
+            remedy = GRANT_CONFIGS if granted_by in FOR_CONFIGS else GRANT
+            yield problem(subject, "\n".join([words, *lines]), remedy.format(granted_by))
 
 
 async def _may(kube: Kube, right: Right) -> bool:

@@ -1,8 +1,8 @@
 """What `hostler doctor` looks at. Nothing is changed, no secret is shown.
 
 temporal.py asks Temporal, workers.py who polls the task queues, builds.py what is pinned to a build, clusters.py the
-API servers, etcd.py an etcd that is guarded, secrets.py the source of secrets; waiting.py says what waits for a person.
-Only workers ask a cloud: credentials are where its queue is polled.
+API servers, configs.py what machine configs need there, etcd.py an etcd that is guarded, secrets.py the source of
+secrets; waiting.py says what waits for a person. Only workers ask a cloud: credentials are where its queue is polled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resources.names import workflow_queue
 from resources.queues import queues
 from resources.settings import PLACES, SETTINGS_VARIABLE, CloudSettings, Settings, SettingsError, load_settings
 from resources.words import cause
-from starter.doctor import builds, clusters, etcd, secrets, temporal, waiting, workers
+from starter.doctor import builds, clusters, configs, etcd, secrets, temporal, waiting, workers
 from starter.doctor.findings import Finding, Level, attempt, by_gravity, ok, problem, verdict, warning
 from starter.doctor.waiting import Waiting
 from starter.sdk.client import HostlerClient
@@ -47,16 +47,17 @@ async def examine(path: Path | None = None, cluster: str | None = None) -> list[
         if cluster and client and (unknown := await client.clusters.stranger(cluster)):
             return [problem(f"cluster {cluster}", str(unknown))]
         served, queues = await _workers(client, settings, names)
-        of_clusters, of_etcds, waiting = await asyncio.gather(
+        of_clusters, of_configs, of_etcds, waiting = await asyncio.gather(
             asyncio.gather(
                 *(clusters.examine(settings, name, client.clusters if client else None, served) for name in names)
             ),
+            asyncio.gather(*(configs.examine(settings, name, client, served) for name in names)),
             asyncio.gather(
                 *(attempt(f"etcd of {n}", partial(etcd.examine, settings, n, client)) for n in names if client)
             ),
             _secrets_and_waits(settings, client, names, served),
         )
-    found = [*(f for part in (*of_clusters, *of_etcds) for f in part), *waiting]
+    found = [*(f for part in (*of_clusters, *of_configs, *of_etcds) for f in part), *waiting]
     of_clouds = [f for f in found if f.subject.startswith(CLOUD)]
     found = [f for f in found if f not in of_clouds]
     for name in dict.fromkeys([*settings.clouds, *(name_of(f.subject) for f in of_clouds)]):

@@ -72,7 +72,7 @@ async def test_a_life(working: Place) -> None:
     waited = await working.hostler("wait", "machine/m1", "--for=phase=running")
     assert waited.ok() == "machine/m1 is Running\n"
 
-    row = (await working.run("get", "mc", "m1", "-o", "wide")).ok().splitlines()
+    row = (await working.run("get", "machine", "m1", "-o", "wide")).ok().splitlines()
     columns = ["NAME", "PHASE", "REASON", "NODE", "AGE", "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL"]
     assert row[0].split() == [*columns, "MESSAGE"]
     assert row[1].split()[:4] == ["m1", "Running", "Playing", "node-m1"]

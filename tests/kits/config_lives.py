@@ -27,6 +27,7 @@ from resources import starts
 from resources.calls.machine_config import (
     ConfigDrainInput,
     ConfigDrainOutput,
+    ConfigNews,
     ConfigsCursor,
     FindOwnersInput,
     FindOwnersOutput,
@@ -59,11 +60,11 @@ from resources.names import (
 )
 from resources.settings import Settings
 from resources.timings import Timings
-from workflows.cluster import ClusterWorkflow
 from workflows.machine_config import ConfigRolloutWorkflow, MachineConfigPoolWorkflow, MachineConfigsWorkflow
 
 QUICK = Timings.fast().model_copy(update={"poll": timedelta(milliseconds=100)})
 POOL = "worker"
+WORKFLOWS = [MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow]
 
 
 class Configs:
@@ -90,12 +91,18 @@ class Configs:
         """The most nodes that were on their way at a time."""
         self.seq = itertools.count(1)
         self.version = 0
-        self.replays = True
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     def pool(self, target: str = "v1", name: str = POOL, **spec: Any) -> None:
         self.pools[name] = config_pool(name, target, **spec)
+
+    async def target(self, config: str, **spec: Any) -> None:
+        """What rendering does to the pool, and tells."""
+        self.pool(config, **spec)
+        self.synced = SyncOutput(pools=[self.brief(target=config, paused=bool(spec.get("paused")))])
+        news = ConfigNews(epoch=int(datetime.now(UTC).timestamp() * 1000), seq=next(self.seq), kinds=["MachineConfig"])
+        await self.configs.signal("configs_changed", news)
 
     def put(self, *nodes: ConfigNode) -> None:
         self.nodes |= {n.name: n for n in nodes}
@@ -232,7 +239,8 @@ class Configs:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def worker(self, strict: bool = False, activities: bool = True) -> AsyncIterator[None]:
+    async def worker(self, *others: type, strict: bool = False) -> AsyncIterator[None]:
+        """A worker for all of it. `others`: workflows beside these."""
         real = ConfigActivities(self.deps)
         client = [
             real.start_config_pools,
@@ -250,14 +258,14 @@ class Configs:
             of_workflows = Worker(
                 self.client,
                 task_queue=self.cluster,
-                workflows=[MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow, ClusterWorkflow],
+                workflows=[*WORKFLOWS, *others],
                 activities=client,
                 interceptors=[Boundary()],
                 workflow_runner=worker.sandbox(strict),
                 sticky_queue_schedule_to_start_timeout=STICKY,
             )
             await stack.enter_async_context(of_workflows)
-            for queue, methods in queues.items() if activities else ():
+            for queue, methods in queues.items():
                 made = Worker(self.client, task_queue=queue, activities=methods, interceptors=[Boundary()])
                 await stack.enter_async_context(made)
             daemons = asyncio.create_task(self.daemons())
@@ -322,11 +330,14 @@ class Configs:
         running = f"TaskQueue = '{self.cluster}'"
         ids = [(e.id, e.run_id, e.close_time) async for e in self.client.list_workflows(running)]
         replayer = Replayer(
-            workflows=[MachineConfigsWorkflow, MachineConfigPoolWorkflow, ConfigRolloutWorkflow, ClusterWorkflow],
+            workflows=WORKFLOWS,
             workflow_runner=worker.sandbox(strict=False),
             data_converter=data_converter,
         )
-        for id, run, _ in ids if self.replays else ():
+        ours = ("machineconfigs/", "machineconfigpool/", "configrollout/")
+        for id, run, _ in ids:
+            if not id.startswith(ours):
+                continue
             handle = self.client.get_workflow_handle(id, run_id=run)
             await replayer.replay_workflow(await handle.fetch_history())
         for id, _, closed in ids:

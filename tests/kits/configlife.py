@@ -35,6 +35,7 @@ class ConfigLife:
     client: Client
     kube: KubeTarget
     settings: Settings
+    settings_file: Path
     daemons: Daemons
     keys: Dialect = SEED
     made: list[str] = field(default_factory=list)
@@ -82,7 +83,7 @@ class ConfigLife:
         async def look() -> str:
             return str((await self.pool(name))["spec"].get("configuration", {}).get("name", ""))
 
-        return await eventually(look, lambda t: t not in ("", other_than), f"another target than {other_than}")
+        return await eventually(look, lambda t: t not in ("", other_than), f"another target than {other_than}", 180)
 
     async def seen(self) -> dict[str, tuple[str, str]]:
         """The current config and the state of each Node."""
@@ -117,7 +118,7 @@ class ConfigLife:
             conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
             return conditions.get("Updated") == "True" and status["configuration"]["name"] == config
 
-        return await eventually(look, says, f"{name} updated")
+        return await eventually(look, says, f"{name} updated", 180)
 
     # -- the workflows
 
@@ -169,7 +170,9 @@ async def config_life(
         }
         (root / "settings.yaml").write_text(yaml.safe_dump(content))
         async with daemons(kube, FIRST, keys) as running:
-            life = ConfigLife(client, kube, load_settings(root / "settings.yaml"), running, keys)
+            life = ConfigLife(
+                client, kube, load_settings(root / "settings.yaml"), root / "settings.yaml", running, keys
+            )
             try:
                 yield life
             finally:

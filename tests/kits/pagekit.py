@@ -104,7 +104,7 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "LiftHold": (1, Kind.HAPPENING),
     "Act": (2, Kind.HAPPENING),
     "GiveConfig": (2, Kind.HAPPENING),
-    "ConfigTrouble": (2, Kind.WAIT),
+    "RenderTrouble": (2, Kind.WAIT),
     "RenderRefused": (0, Kind.WAIT),
     "Link": (2, Kind.WAIT),
     "Acceptance": (0, Kind.WAIT),

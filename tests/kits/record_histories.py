@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from classes import LiveClass, refuse, relent, start_by_hand, tagged
+from config_lives import new_configs, old_nodes
 from faults.control_plane_flows import LiveControlPlane
 from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
 from lives import knobs
@@ -26,8 +27,10 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from resources.attributes import ALL
+from resources.calls.machine_config import SyncOutput
 from resources.converter import data_converter
 from resources.errors import ErrorClass
+from resources.fleet.lending import Borrowing
 from resources.intents import Intent
 from resources.machine.facts import VmFacts
 from resources.machine.hooks import HookIntent
@@ -35,7 +38,15 @@ from resources.machine.intents import RecreateIntent
 from resources.machine.manifest import HookKind
 from resources.machine.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.machine.state import ApplyIntent, Phase
-from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, rollout_id
+from resources.names import (
+    PRESERVE_ANNOTATION,
+    class_id,
+    cluster_id,
+    config_rollout_id,
+    machine_id,
+    pool_id,
+    rollout_id,
+)
 from resources.orders import in_ms
 from resources.owner import CONTROL_PLANE, Owner
 from resources.pool.intents import ResumeIntent, VerdictIntent
@@ -464,6 +475,54 @@ async def a_control_planes_life(stack: Stack) -> dict[str, str]:
     return {"machine": machine_handle(stack, first).id}
 
 
+async def a_machine_configs_life(stack: Stack) -> dict[str, str]:
+    """A cluster's machine configs and one pool, whose nodes are in memory: a config that one node cannot apply, a new
+    run in the middle, the way back, a pause, one more config, and the end of all."""
+    async with new_configs(stack.client) as c, c.worker():
+        c.degrades = {"n1"}
+        c.put(*old_nodes(3))
+        c.pool("v1", maxUnavailable=1)
+        c.synced = SyncOutput(pools=[c.brief(target="v1")], written=["rendered v1 for pool worker"])
+        await c.start_configs()
+        await eventually(c.configs_state, lambda s: s.living, "its pool")
+        await c.waits("ConfigNodesDegraded")
+        for handle in (c.handle, c.configs):
+            former = (await handle.describe()).run_id
+            await handle.signal("renew", Intent(id="r"))
+            await eventually(handle.describe, lambda d, run=former: d.run_id != run, "a new run")
+        await c.target("v0", maxUnavailable=1)
+        await c.updated("v0")
+        c.degrades = set()
+        await c.target("v2", maxUnavailable=2, paused=True)
+        await c.waits("ConfigPoolPaused")
+        await c.target("v2", maxUnavailable=2)
+        await c.updated("v2")
+        await c.configs.signal("remove", Intent(id="x"))
+        await c.configs.result()
+        await c.handle.result()
+    return {
+        "machineconfigs": c.configs.id,
+        "machineconfigpool": c.handle.id,
+        "configrollout": config_rollout_id(c.cluster, "worker", "v1"),
+    }
+
+
+async def a_lending_pool(stack: Stack) -> None:
+    """A machine is lent to a config pool, and comes back."""
+    pool = Pool(stack)
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    one, two = sorted(await pool.machines())
+    for machine in (one, two):
+        asked = Borrowing(machine=machine, borrower="worker", config="v1", time=datetime.now(UTC))
+        await pool.handle.signal("lend", asked)
+    await eventually(pool.state, lambda s: list(s.lent) == [one], "lent")
+    await pool.handle.signal("give_back", Borrowing(machine=one, borrower="worker", time=datetime.now(UTC)))
+    await eventually(pool.state, lambda s: not s.lent, "back")
+    await pool.delete()
+    await end_running(stack)
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
@@ -495,6 +554,8 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "outage-life": (an_outage_life, ("machine",)),
     "patient-life": (a_patient_life, ("machine",)),
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
+    "configs-life": (a_machine_configs_life, ("machineconfigs", "machineconfigpool", "configrollout")),
+    "lending-pool": (a_lending_pool, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),
 }

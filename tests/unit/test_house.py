@@ -28,7 +28,7 @@ MAY = {
 EXPANDED_BY_THE_STARTER = ("planners.worker_pool.", "planners.machine_config")
 # A rendered config may be over a megabyte, and no workflow sees it: the activity asks the pure functions itself. So it
 # does where it makes a short look out of many Nodes.
-ASKED_BY_ACTIVITIES = "planners.machine_config."
+ASKED_BY_ACTIVITIES = "planners.machine_config"
 # A cluster is reached in the same way by the worker and by the command line.
 THE_COMMAND_LINES_TOO = "activities.kube."
 # Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machineconfigs import file, ignition
 
@@ -247,6 +247,7 @@ USERS = st.lists(st.sampled_from(["k1", "k2", "k3"]), unique=True).map(
 CONFIGS = st.builds(lambda f, u, p: read(ignition(*f, systemd={"units": u}, passwd={"users": p})), FILES, UNITS, USERS)
 
 
+@settings(max_examples=50)
 @given(CONFIGS, CONFIGS, CONFIGS)
 def test_merging_is_associative_idempotent_and_has_all_paths(a: Any, b: Any, c: Any) -> None:
     assert merged(merged(a, b), c) == merged(a, merged(b, c))

@@ -16,11 +16,14 @@ import worker
 from resources.converter import data_converter
 from workflows.cluster import workflow as cluster
 from workflows.control_plane import nodes
+from workflows.fleet import lending
 from workflows.fleet import life as fleet
 from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
 from workflows.machine_class.holding import HeldNews
+from workflows.machine_config import configs, drains
+from workflows.machine_config import rollout as config_rollout
 from workflows.pool import rollout
 from workflows.pool import workflow as pool
 
@@ -55,7 +58,10 @@ async def test_replays(file: Path) -> None:
     await replayer(strict=False).replay_workflow(load(file))
 
 
-OF_EACH_KIND = ("machine-hot-life", "class-hot-life", "pool-pool-life", "rollout-pool-life", "cluster-whole-life")
+OF_EACH_KIND = (
+    *("machine-hot-life", "class-hot-life", "pool-pool-life", "rollout-pool-life", "cluster-whole-life"),
+    *("machineconfigs-configs-life", "machineconfigpool-configs-life", "configrollout-configs-life"),
+)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +91,10 @@ BREAKS = {
     "cluster-pool-life": (cluster, "untold", lambda s, now: []),
     "controlplane-held-life": (nodes, "look", lambda cp: None),
     "class-gated-pool": (HeldNews, "say", lambda news, waiting: None),
+    "machineconfigs-configs-life": (configs.MachineConfigsWorkflow, "_begin_watch", lambda self: None),
+    "machineconfigpool-configs-life": (drains, "start", lambda pool: None),
+    "configrollout-configs-life": (config_rollout.ConfigRolloutWorkflow, "publish", lambda self: None),
+    "pool-lending-pool": (lending, "judge", lambda fleet: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
 nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in

@@ -219,7 +219,7 @@ def test_the_colour_of_a_phase(phase: str, style: str) -> None:
     [
         ("machine a b", [("machine", ["a", "b"])]),
         ("machine/a machine/b", [("machine", ["a", "b"])]),
-        ("mc/a pool/b mc/c", [("machine", ["a", "c"]), ("machinedeployment", ["b"])]),
+        ("machines/a pool/b machine/c", [("machine", ["a", "c"]), ("machinedeployment", ["b"])]),
         ("machines,pools", [("machine", []), ("machinedeployment", [])]),
         ("machine/a b", [("machine", ["a", "b"])]),
     ],

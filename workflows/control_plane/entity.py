@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.control_plane.alike import SetWanted
     from planners.control_plane.etcd import Act
     from planners.control_plane.holding import with_hold
+    from planners.control_plane.lending import refusal_to_lend
     from planners.control_plane.observe import domains_of, index_of, observe
     from planners.control_plane.plan import plan
     from planners.control_plane.status import status
@@ -111,6 +112,9 @@ class ControlPlaneEntity(FleetWorkflow):
             return made
         self.must_look = True
         return Plan(tuple(s for s in made.steps if s not in changes), made.waits, made.next_look)
+
+    def may_lend(self, machine: str) -> str:
+        return refusal_to_lend(self.observed(), machine)
 
     def follow_conditions(self) -> None:
         """Keeps the conditions, with the time from which each has its status."""

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Plan, Step
     from planners.machine.hot_update import HASH_VERSION
     from planners.waits import wait_after
+    from resources.fleet.lending import Borrowing
     from resources.fleet.membership import MemberReport, MembersFound, TemplateNews, member_state
     from resources.fleet.revision import Revision
     from resources.fleet.state import FleetState, FleetWait
@@ -85,6 +86,8 @@ class FleetEntity(Entity):
         """Whether failures hold it back; a pool's run that began before there were brakes knows none."""
         self.hashing = HASH_VERSION
         """The version of the hash that distinguishes revisions."""
+        self.borrowings: dict[str, Borrowing] = {}
+        """Machines that a config pool asks for, or gives back, until that is judged."""
         self.plans = 0
         """How many plans in a row, without an end."""
         self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
@@ -152,6 +155,12 @@ class FleetEntity(Entity):
 
     def heard(self, report: MemberReport) -> None:
         """Takes what a member's report says beyond `Member`."""
+
+    def may_lend(self, machine: str) -> str:
+        """Why a machine is not lent to a config pool now, in words; "" where it is. Where nothing else is said, one at
+        a time is."""
+        others = sorted(self.s.lent.keys() - {machine})
+        return f"{others[0]} is lent, and one is at a time" if others else ""
 
     def repeat(self) -> None:
         """Repeats what else was said and is not confirmed: after a failed call, and in a new run."""

@@ -8,7 +8,7 @@ from functools import partial
 from temporalio import workflow
 
 from workflows.entity import NEVER
-from workflows.fleet import lost, members, neighbours
+from workflows.fleet import lending, lost, members, neighbours
 from workflows.fleet.carry_out import carry_out
 from workflows.fleet.entity import PATIENCE, FleetEntity
 
@@ -56,6 +56,7 @@ async def live(fleet: FleetEntity) -> None:
         neighbours.register(fleet)
         neighbours.report(fleet)
         decide(fleet)
+        lending.judge(fleet)
         _template(fleet)
         fleet.decided()
         await fleet.until(lambda: fleet.news or fleet.over or fleet.winding_up or fleet.call_over)
@@ -157,7 +158,7 @@ def _template(fleet: FleetEntity) -> None:
 
 
 def _timers(fleet: FleetEntity) -> None:
-    for name in ("look", "told", "news", "more"):
+    for name in ("look", "told", "news", "more", lending.EXPIRY):
         if fleet.due(name):
             del fleet.deadlines[name]
     if fleet.due("check"):

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from temporalio import workflow
 
 from workflows.entity import ORDERS
+from workflows.fleet import lending
 from workflows.fleet.entity import FleetEntity
 from workflows.fleet.members import forget
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import hearing, pace
     from resources.cluster.news import ClusterNews
+    from resources.fleet.lending import Borrowing
     from resources.fleet.member import Member, PreserveWish
     from resources.fleet.membership import MemberReport
     from resources.intents import Answer, Intent
@@ -113,6 +115,18 @@ class FleetWorkflow(FleetEntity):
         self._heard()
         if self.s.news is None or not self.is_older(news.time, self.s.news.time):
             self.s.news = news
+
+    @workflow.signal
+    def lend(self, asked: Borrowing) -> None:
+        """A config pool asks for a machine, or says that it still has it."""
+        self._heard()
+        lending.ask(self, asked)
+
+    @workflow.signal
+    def give_back(self, given: Borrowing) -> None:
+        """A config pool is done with a machine."""
+        self._heard()
+        lending.back(self, given)
 
     def _heard(self) -> None:
         self.s.messages += 1

@@ -19,7 +19,7 @@ from temporalio.workflow import ActivityCancellationType
 from workflows.calls import Urgency, failure_of, poller
 from workflows.entity import NEVER, intent
 from workflows.machine_config.details import configs_page
-from workflows.machine_config.entity import ConfigEntity, Interrupted
+from workflows.machine_config.entity import CallGivenUp, ConfigEntity
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
@@ -84,7 +84,7 @@ class MachineConfigsWorkflow(ConfigEntity):
         while not s.removed:
             try:
                 await self._turn()
-            except Interrupted:
+            except CallGivenUp:
                 workflow.logger.debug("%s: a call was not waited for", workflow.info().workflow_id)
             if self.winding_up and not s.removed:
                 await self._stop()
@@ -92,10 +92,10 @@ class MachineConfigsWorkflow(ConfigEntity):
         await self._leave()
 
     async def _turn(self) -> None:
+        await self._collect()
         self._begin_watch()
         if self.due("sync"):
             await self._sync()
-        await self._collect()
         await self.until(
             lambda: (
                 self.s.removed

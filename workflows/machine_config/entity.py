@@ -29,7 +29,7 @@ RENEW_AFTER = 2000
 CALL_FAILED = "ConfigCallFailed"
 
 
-class Interrupted(Exception):
+class CallGivenUp(Exception):
     """A call was not waited for: a new run is due, or the end."""
 
 
@@ -70,7 +70,7 @@ class ConfigEntity(Entity):
         summary: str,
         timeout: timedelta | None = None,
     ) -> R:
-        """Calls an activity. Raises ActivityError, or Interrupted where its answer is no longer waited for."""
+        """Calls an activity. Raises ActivityError, or CallGivenUp where its answer is no longer waited for."""
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
@@ -83,7 +83,7 @@ class ConfigEntity(Entity):
         await self.until(lambda: handle.done() or self.ending or self.winding_up, NEVER)
         if not handle.done():
             self.drop(handle)
-            raise Interrupted
+            raise CallGivenUp
         return await handle
 
     def failed(self, error: ActivityError) -> datetime:

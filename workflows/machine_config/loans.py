@@ -19,6 +19,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_config.state import Loan
     from resources.owner import Owner
 
+CONFIRMED = timedelta(minutes=10)
+"""How often an owner is told that a machine is still lent (workflows/fleet/lending.py, SILENT)."""
 PATIENCE = timedelta(seconds=30)
 """How long to wait before a machine is asked for again: its owner is silent, or has refused."""
 
@@ -71,10 +73,12 @@ def take(pool: ConfigPoolEntity, answer: LendAnswer) -> None:
             return_again(pool)
         return
     if answer.granted:
-        s.loans[answer.machine] = loan.model_copy(update={"granted": loan.granted or now, "refused": "", "again": None})
-    elif loan.granted is None:
+        s.loans[answer.machine] = loan.model_copy(
+            update={"granted": loan.granted or now, "refused": "", "again": now + CONFIRMED}
+        )
+    else:  # also where it was lent, and its owner took it for returned
         words = answer.message or "its owner does not say why"
-        s.loans[answer.machine] = loan.model_copy(update={"refused": words, "again": now + PATIENCE})
+        s.loans[answer.machine] = loan.model_copy(update={"granted": None, "refused": words, "again": now + PATIENCE})
         s.owners.pop(answer.machine, None)  # perhaps it is another's by now
     pool.nudge()
 
@@ -104,6 +108,15 @@ async def _return(pool: ConfigPoolEntity, machine: str, send: Callable[[], Await
 
 def _forget(pool: ConfigPoolEntity, machine: str, _: str = "") -> None:
     pool.s.returning.pop(machine, None)
+
+
+def confirm(pool: ConfigPoolEntity) -> None:
+    """Tells owners from time to time that their machines are still lent."""
+    now = workflow.now()
+    for machine, loan in sorted(pool.s.loans.items()):
+        if loan.granted is not None and loan.again is not None and now >= loan.again:
+            pool.s.loans[machine] = loan.model_copy(update={"again": now + CONFIRMED})
+            _ask(pool, machine, loan.owner)
 
 
 def again(pool: ConfigPoolEntity) -> None:

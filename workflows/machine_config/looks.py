@@ -78,6 +78,7 @@ async def look(pool: ConfigPoolEntity) -> None:
                 loans.borrow(pool, step)
             case GiveBack():
                 loans.give_back(pool, step.machines)
+    loans.confirm(pool)
     story.follow(pool, view, steps)
     await _attempt(pool, _tell(pool, view, steps))
     if pool.failure is not None:

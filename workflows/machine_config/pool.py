@@ -15,7 +15,7 @@ from temporalio import workflow
 from workflows.entity import NEVER, intent
 from workflows.machine_config import drains, loans, looks, story
 from workflows.machine_config.details import details, phase_of
-from workflows.machine_config.entity import Interrupted
+from workflows.machine_config.entity import CallGivenUp
 from workflows.machine_config.pool_entity import ConfigPoolEntity
 from workflows.page import show
 
@@ -52,7 +52,7 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         while not s.gone:
             try:
                 await self._turn()
-            except Interrupted:
+            except CallGivenUp:
                 workflow.logger.debug("%s: a call was not waited for", workflow.info().workflow_id)
             if self.winding_up and not s.gone:
                 drains.stop(self)

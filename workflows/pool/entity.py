@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool import brake, gates, progress
+    from planners.pool.lending import refusal_to_lend
     from planners.pool.plan import complete, plan
     from planners.pool.view import ObservedPool, View
     from resources import attributes as at
@@ -106,6 +107,7 @@ class PoolEntity(FleetWorkflow):
             reachable=not s.unseen,
             braked=self.braked,
             approved=s.approved if self.approving else 0,
+            lent=frozenset(s.lent),
             telling=self.telling,
             lasting=self.lasting,
         )
@@ -169,6 +171,9 @@ class PoolEntity(FleetWorkflow):
         consent = s.rollout.consent if s.rollout is not None else None
         if not s.approved and consent is not None and consent.given is None:
             s.approved = max((m.revision for m in s.members.values() if m.revision < s.revision), default=0)
+
+    def may_lend(self, machine: str) -> str:
+        return refusal_to_lend(self.view(), machine)
 
     def _followed(self, now: datetime) -> Rollout | None:
         former = self.s.rollout

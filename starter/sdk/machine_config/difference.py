@@ -9,7 +9,7 @@ from typing import Any
 
 from planners.machine_config.ignition import IgnitionError, content_of
 
-Part = Mapping[str, Any]
+SpecPart = Mapping[str, Any]
 
 _LISTS = {"files": "path", "directories": "path", "links": "path", "units": "name", "users": "name", "groups": "name"}
 """Lists in an Ignition config, and what their entries are known by."""
@@ -17,16 +17,16 @@ _TEXT_MOST = 200_000
 """Bytes of a content that is compared line by line."""
 
 
-def differences(before: Part, after: Part) -> list[str]:
+def differences(before: SpecPart, after: SpecPart) -> list[str]:
     """Lines about the specs of two MachineConfigs; none where they are the same."""
     found: list[str] = []
     for field in sorted({*before, *after} - {"config"}):
-        if before.get(field) != after.get(field):
+        if _written(before.get(field)) != _written(after.get(field)):  # nothing and an empty list are the same
             found += _values(field, before.get(field), after.get(field))
     return found + list(_ignition(before.get("config") or {}, after.get("config") or {}))
 
 
-def _ignition(before: Part, after: Part) -> Iterator[str]:
+def _ignition(before: SpecPart, after: SpecPart) -> Iterator[str]:
     for section in sorted({*before, *after}):
         old, new = before.get(section) or {}, after.get(section) or {}
         if old == new:
@@ -58,7 +58,7 @@ def _part(section: str, name: str, before: Any, after: Any) -> Iterator[str]:
             yield from _entry(old[known], new[known])
 
 
-def _entry(before: Part, after: Part) -> Iterator[str]:
+def _entry(before: SpecPart, after: SpecPart) -> Iterator[str]:
     """The fields of an entry; a file's content as what it says, and not as a URL."""
     for field in sorted({*before, *after}):
         old, new = before.get(field), after.get(field)

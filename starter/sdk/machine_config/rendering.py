@@ -20,13 +20,12 @@ from resources.machine_config.keys import (
 )
 from resources.machine_config.objects import ConfigObject, MachineConfigPool
 from starter.sdk.errors import NotFound, Refused
+from starter.sdk.results import Json
 from starter.sdk.spelling import did_you_mean
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Rendering:
+class RenderedPool:
     """What one pool comes to."""
 
     pool: MachineConfigPool
@@ -46,9 +45,9 @@ def render(
     templates: Mapping[str, str],
     options: RenderOptions,
     now: datetime,
-) -> Rendering:
-    """Renders a pool. Raises NotFound for one that is in none of the manifests, Refused with everything that keeps it from
-    being rendered."""
+) -> RenderedPool:
+    """Renders a pool. Raises NotFound for one that is in none of the manifests, Refused with all that stands against
+    it."""
     picture = _picture(manifests, templates, now)
     names = [str(p["metadata"]["name"]) for p in picture.pools]
     if pool not in names:
@@ -67,7 +66,7 @@ def render(
     others = [c for c in found.picture.configs if c["metadata"]["name"] not in given]
     made = tuple(_plain(c) for c in others if not str(c["metadata"]["name"]).startswith("rendered-"))
     sources = tuple(source.name for source in of.spec.configuration.source)
-    return Rendering(of, _plain(rendered), sources, made, tuple(troubles))
+    return RenderedPool(of, _plain(rendered), sources, made, tuple(troubles))
 
 
 def own_version() -> str:

@@ -140,7 +140,7 @@ def judge(found: ConfigPoolDescription) -> RolloutVerdict:
     if trouble := _rendering(found):
         return RolloutVerdict(Stand.STANDS, f"{name}: nothing new is rendered: {trouble}")
     if found.done:
-        return RolloutVerdict(Stand.DONE, f"{name} is updated: {_of_all(found)} have {found.target}")
+        return RolloutVerdict(Stand.DONE, f"{name} is updated: {_of_all(found)}")
     if found.state is not None and found.state.parked:
         return RolloutVerdict(Stand.STANDS, _blocked(found, "InternalError", found.state.parked))
     if not found.running and not found.attended:
@@ -190,7 +190,11 @@ def _rendering(found: ConfigPoolDescription) -> str:
 
 
 def _of_all(found: ConfigPoolDescription) -> str:
-    return "its node" if len(found.nodes) == 1 else f"all {len(found.nodes)} nodes"
+    if not found.nodes:
+        return "it has no nodes"
+    return (
+        f"its node has {found.target}" if len(found.nodes) == 1 else f"all {len(found.nodes)} nodes have {found.target}"
+    )
 
 
 def _unattended(found: ConfigPoolDescription) -> str:

@@ -266,6 +266,11 @@ def _forking() -> multiprocessing.context.ForkServerContext:
     return processes
 
 
+def warm_up() -> None:
+    """Lets that process begin with its imports, where there is something else to do before the first worker."""
+    _processes()
+
+
 @contextlib.asynccontextmanager
 async def faulty_worker(
     stack: Stack, *faults: Fault, sabotage: str | None = None
@@ -294,7 +299,8 @@ async def faulty_worker(
 
     keeper = asyncio.create_task(keep())
     try:
-        await eventually(polls, what="the worker")  # its start should not count against a machine's deadlines
+        # Its start should not count against a machine's deadlines. On a busy machine its imports alone take 45 s.
+        await eventually(polls, what="the worker", within=180.0)
         yield faults, kill
     finally:
         keeper.cancel()
