@@ -20,12 +20,13 @@ import yaml
 from planners.machine_config.ignition import IgnitionError, content_of, file_of
 from planners.machine_config.ignition_schema import VERSION
 from planners.machine_config.templates import data_url
-from resources.documents import DocumentError, documents
+from resources.documents import DocumentError, documents, reads_as_text
 
 KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 SIZING_ENV = "/etc/node-sizing-enabled.env"
 LOGGING = "/etc/systemd/system/kubelet.service.d/20-logging.conf"
 _MODE = 0o644
+_TAG = "tag:yaml.org,2002"
 _SYSTEM = "system-reserved"
 
 
@@ -83,11 +84,21 @@ def _over(base: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+class _Quoting(yaml.SafeDumper):
+    """Puts in quotes what a kubelet's YAML would read as something else than text, such as the quantity 1e3."""
+
+
+_Quoting.add_representer(
+    str, lambda d, t: d.represent_scalar(f"{_TAG}:str", t, style=None if reads_as_text(t) else '"')
+)
+
+
 def ignition_of(
     conf: Mapping[str, Any], log_level: int | None = None, auto_sizing: bool | None = None
 ) -> dict[str, Any]:
     """The Ignition config with a kubelet.conf, and what does not stand in it."""
-    files = [_file(KUBELET_CONF, yaml.safe_dump(dict(conf), sort_keys=True, default_flow_style=False))]
+    text = yaml.dump(dict(conf), Dumper=_Quoting, sort_keys=True, default_flow_style=False)
+    files = [_file(KUBELET_CONF, text)]
     if auto_sizing is not None:
         files.append(_file(SIZING_ENV, f"NODE_SIZING_ENABLED={str(auto_sizing).lower()}\n"))
     if log_level is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator
 
-from resources.base import NAME_MOST, Instant, Key, Labels, Name, Said, Word, cut, read_time
+from resources.base import KEY_MOST, NAME_MOST, TEXT_MOST, Instant, Key, Labels, Name, Said, Word, cut, read_time
 from resources.fleet.member import Flag
 from resources.machine_config.keys import (
     DIALECTS,
@@ -23,6 +23,7 @@ from resources.machine_config.keys import (
     DialectName,
 )
 from resources.names import MACHINE_NAME_LABEL, ZONE_LABEL
+from resources.redact import hide_secrets
 
 OS_LABEL = "kubernetes.io/os"
 _HEALTHY = {"Ready": "True", "DiskPressure": "False", "NetworkUnavailable": "False"}
@@ -115,10 +116,10 @@ def config_node(
     `keys`: the labels that are kept. `machine`: the machine of ours behind it; None: the one that its label names."""
     meta, spec = node["metadata"], node.get("spec") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    conditions = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or ()}
+    conditions = {c.get("type"): c.get("status", "") for c in (node.get("status") or {}).get("conditions") or ()}
     dialect = dialect_of(annotations, preferred)
-    current = annotations.get(dialect.current) or annotations.get(HISTORIC_CURRENT, "")
-    desired = annotations.get(dialect.desired) or annotations.get(HISTORIC_DESIRED, "")
+    current = (annotations.get(dialect.current) or annotations.get(HISTORIC_CURRENT, ""))[:NAME_MOST]
+    desired = (annotations.get(dialect.desired) or annotations.get(HISTORIC_DESIRED, ""))[:NAME_MOST]
     return ConfigNode(
         name=meta["name"],
         uid=meta.get("uid", ""),
@@ -133,9 +134,10 @@ def config_node(
         current=current,
         desired=desired,
         state=_state(annotations, dialect, current, desired),
-        reason=annotations.get(dialect.reason, ""),
-        desired_drain=annotations.get(dialect.desired_drain, ""),
-        last_drain=annotations.get(dialect.last_drain, ""),
+        # A kubelet writes its own annotations, of up to 256 KiB: whatever it says must be decoded, and stay small.
+        reason=cut(hide_secrets(annotations.get(dialect.reason, "")[:TEXT_MOST])),
+        desired_drain=annotations.get(dialect.desired_drain, "")[:KEY_MOST],
+        last_drain=annotations.get(dialect.last_drain, "")[:KEY_MOST],
         tainted=any(t.get("key") == UPDATE_TAINT for t in spec.get("taints") or ()),
         machine=labels.get(MACHINE_NAME_LABEL, "") if machine is None else machine,
         dialect=dialect.name,

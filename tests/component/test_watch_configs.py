@@ -17,7 +17,7 @@ import pytest
 from activitykit import Innermost
 from configdaemon import nodes
 from configkit import config, config_pool, create, install_kinds, path
-from kubekit import NODES, STRATEGIC, World, new_world
+from kubekit import NODES, STRATEGIC, Obj, World, new_world
 from lifekit import eventually
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
@@ -240,16 +240,25 @@ async def test_a_cluster_without_the_kinds_is_said_and_found_when_it_has_them(ba
         await eventually(_async(lambda: bare.ears.reachability()[-1].reachable), what="well again")
 
 
-async def test_an_object_that_makes_no_sense_is_said_once_and_stops_nobody(watched: Watched) -> None:
+async def test_an_object_that_makes_no_sense_is_said_once_and_stops_nobody(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with watched.run():
         await _quiet(watched)
-        for _ in range(2):
-            await watched.kube.patch(f"{NODES}/i-1/status", {"status": {"conditions": [{"type": "Ready"}]}})
-            await watched.annotate("i-1", **{SEED.current: "rendered-infra-0"})
+        read = watch.config_node
+
+        def strict(node: Obj, *more: Any) -> Any:
+            if node["metadata"]["name"] == "i-1":
+                raise KeyError("what is this")
+            return read(node, *more)
+
+        monkeypatch.setattr(watch, "config_node", strict)
+        for state in ("working", "done"):
+            await watched.annotate("i-1", **{SEED.state: state})
         await watched.annotate("w-1", **{SEED.current: "rendered-worker-0"})
         assert (await watched.told(WORKER))[WORKER] == ["w-1"]
     notes = [about.message for _, name, about in watched.ears.heard if name == "note"]
-    assert notes == ["nodes/i-1 cannot be read: KeyError: 'status'"]
+    assert notes == ["nodes/i-1 cannot be read: KeyError: 'what is this'"]
 
 
 def _async(call: Any) -> Any:

@@ -322,7 +322,7 @@ class Referee:
             self.breaches.append(Breach(version, name, unavailable, allowed))
 
     def fair(self) -> None:
-        assert self.breaches == [], self.breaches
+        assert self.breaches == [], f"I13: {self.breaches}"
         assert self.targeted
 
 

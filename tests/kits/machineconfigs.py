@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
+from paths import ROOT
+
+from planners.machine_config.ignition import content_of
 from planners.machine_config.picture import Picture, RenderOptions
 from planners.machine_config.rehearsal import Settled, settled, stored
 from resources.machine_config import templates
@@ -14,6 +18,8 @@ from resources.machine_config.keys import API, CONTROLLER, GROUP, ROLE_LABEL
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OPTIONS = RenderOptions()
 SHIPPED = templates.shipped()
+GOLDEN = ROOT / "tests/testdata/machineconfigs"
+"""MachineConfigs as they are rendered: a change of one is a reboot of nodes, and is to be seen in a review."""
 Obj = dict[str, Any]
 
 
@@ -117,3 +123,19 @@ def edited(objects: Any, name: str, spec: Any = None, **meta: Any) -> tuple[Obj,
 def without(objects: Any, name: str) -> tuple[Obj, ...]:
     """The objects after a person has deleted one by force."""
     return tuple(o for o in objects if o["metadata"]["name"] != name)
+
+
+class Lines(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+Lines.add_representer(
+    str, lambda d, t: d.represent_scalar("tag:yaml.org,2002:str", t, style="|" if "\n" in t else None)
+)
+
+
+def readable(config: dict[str, Any]) -> str:
+    """A MachineConfig for people: contents as text."""
+    for file in config["spec"]["config"].get("storage", {}).get("files", ()):
+        file["contents"] = (content_of(file["contents"]) or b"").decode()
+    return yaml.dump(config, Dumper=Lines, sort_keys=True)

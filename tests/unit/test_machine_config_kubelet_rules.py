@@ -191,6 +191,17 @@ def test_what_stands_beside_the_kubelet_conf() -> None:
     assert len(ignition_of({})["storage"]["files"]) == 1
 
 
+TEXTS = st.sampled_from(["1e3", "y", "on", "0o7", "12:30", "1", "~", "", "=", "<<", "a: b", "500m", "é"]) | st.text(
+    "1e.:-y "
+)
+
+
+@given(st.dictionaries(TEXTS, TEXTS | st.integers(-9, 9) | st.booleans() | st.lists(TEXTS), min_size=1))
+def test_what_is_written_is_read_back(conf: Any) -> None:
+    """A kubelet reads 1e3, y and 0o7 as other things than text, which PyYAML writes without quotes."""
+    assert read_conf(ignition_of(conf)) == conf
+
+
 @pytest.mark.parametrize("text", ["a: [", "- a", "a: 1%0A---%0Ab: 2", ""])
 def test_a_kubelet_conf_that_cannot_be_read(text: str) -> None:
     with pytest.raises(KubeletError, match=r"^/etc/kubernetes/kubelet.conf (cannot be read|is not one table)"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from machineconfigs import (
+    GOLDEN,
     NOW,
     OPTIONS,
     SHIPPED,
@@ -24,6 +25,7 @@ from machineconfigs import (
     named,
     names,
     pool,
+    readable,
     target,
     told,
     without,
@@ -57,6 +59,21 @@ def test_from_nothing_to_a_rendered_config() -> None:
         ("TemplateControllerFailing", "False"),
     ]
     assert target(found.picture)["spec"]["osImageURL"] == "registry/os@sha256:1"
+
+
+@pytest.mark.parametrize("of", ["worker", "infra"])
+def test_a_rendered_config_is_as_it_was(of: str) -> None:
+    """Templates, people's MachineConfigs of several versions, and a KubeletConfig; the name is compared too."""
+    old = {"ignition": {"version": "2.2.0"}, "systemd": {"units": [{"name": "old.service", "enable": True}]}}
+    found = at_rest(
+        *BASICS,
+        pool("infra", "worker", "infra"),
+        config("50-worker", file("/etc/a", "worker"), kernelArguments=["nosmt"]),
+        config("60-infra", file("/etc/a", "infra"), role="infra", extensions=["usbguard"]),
+        config("40-old", config=old),
+        kubelet_config("pods", maxPods=100, evictionHard={"memory.available": "1Gi"}, spec={"logLevel": 4}),
+    )
+    assert readable(target(found.picture, of)) == (GOLDEN / f"rendered-{of}.yaml").read_text()
 
 
 def test_at_rest_nothing_is_written_and_no_object_was_changed_in_place() -> None:

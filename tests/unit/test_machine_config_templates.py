@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from machineconfigs import SHIPPED, controller_config, named
+from machineconfigs import GOLDEN, SHIPPED, controller_config, named, readable
 from paths import ROOT
 
 from planners.machine_config import layers, templates
@@ -207,7 +206,6 @@ def test_a_field_of_ones_own_is_found() -> None:
 
 # -- those that come with Hostler -------------------------------------------------------------------------------------
 
-GOLDEN = ROOT / "tests/testdata/machineconfigs"
 SAMPLES: dict[str, dict[str, Any]] = {
     "plain": {},
     "proxy": {"proxy": {"httpProxy": "http://p:1", "noProxy": ".svc"}, "platform": "vsphere"},
@@ -251,22 +249,6 @@ def test_credentials_of_registries_are_on_every_node() -> None:
     assert file_of(named(without, "00-worker")["spec"]["config"], path) is None  # what a node has is not emptied
     with pytest.raises(ConfigTemplateError, match=r"spec\.pullSecret: no Secret is read for templates; write the"):
         made(SHIPPED, pullSecret={"name": "pull-secret"})
-
-
-class Lines(yaml.SafeDumper):
-    """Writes texts of several lines as such."""
-
-
-Lines.add_representer(
-    str, lambda d, t: d.represent_scalar("tag:yaml.org,2002:str", t, style="|" if "\n" in t else None)
-)
-
-
-def readable(config: dict[str, Any]) -> str:
-    """A MachineConfig for people: contents as text."""
-    for file in config["spec"]["config"].get("storage", {}).get("files", ()):
-        file["contents"] = (content_of(file["contents"]) or b"").decode()
-    return yaml.dump(config, Dumper=Lines, sort_keys=True)
 
 
 @pytest.mark.parametrize("name", ["00-master", "01-master-kubelet", "00-worker", "01-worker-kubelet"])

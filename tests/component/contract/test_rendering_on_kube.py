@@ -170,6 +170,21 @@ async def test_a_look_at_a_pool_is_about_its_nodes(renders: Renders) -> None:
     assert (await renders.look("gone")).pool is None
 
 
+async def test_i17_what_a_kubelet_writes_on_its_node_is_cut_and_stops_no_look(renders: Renders) -> None:
+    """Annotations of 200 KiB, which a kubelet may write on its own Node."""
+    await create(renders.kube, config_pool("worker"), config("00-base"))
+    await renders()
+    await nodes(renders.kube, ["n-1", "n-2"], "worker")
+    long = "x" * 40_000
+    hostile = {getattr(SEED, field): long for field in ("current", "state", "reason", "desired_drain", "last_drain")}
+    await renders.kube.patch(f"{NODES}/n-1", {"metadata": {"annotations": hostile}})
+    view = await renders.look()
+    sent = view.model_dump_json(by_alias=True)
+    assert len(sent) < 20_000
+    assert ConfigPoolView.model_validate_json(sent) == view
+    assert {n.name for n in view.nodes} == {"n-1", "n-2"}
+
+
 async def test_the_status_is_written_where_it_differs_and_others_conditions_stay(renders: Renders) -> None:
     """M-U15."""
     await create(renders.kube, config_pool("worker"), config("00-base"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,10 @@ Boundary = tuple[str, int]
 """An activity and which of its calls."""
 
 
+def _nothing(stack: Stack) -> contextlib.AbstractAsyncContextManager[None]:
+    return contextlib.nullcontext()
+
+
 @dataclass(frozen=True)
 class Flow:
     """Called with a stack, it drives one machine to the right end and asks for every invariant."""
@@ -35,6 +40,8 @@ class Flow:
     """The cloud's operations whose calls are struck too, each for itself."""
     alone: bool = False
     """Whether its cases run one after the other: it is about all Nodes of an API server, which cases share."""
+    around: Callable[[Stack], contextlib.AbstractAsyncContextManager[None]] = _nothing
+    """What the stack gets before its worker begins, such as other settings."""
 
     async def __call__(self, stack: Stack) -> None:
         books_of(stack)  # from before anything is made
@@ -42,14 +49,17 @@ class Flow:
 
 
 def flow(
-    flows: dict[str, Flow], *about: str, alone: bool = False
+    flows: dict[str, Flow],
+    *about: str,
+    alone: bool = False,
+    around: Callable[[Stack], contextlib.AbstractAsyncContextManager[None]] = _nothing,
 ) -> Callable[[Callable[[Stack], Awaitable[None]]], Flow]:
     """Registers a flow. Its boundaries count from where it calls `arm`. `about`: which of them are its own, an
     activity's first call ("drain_node") or a later one ("drain_node 2")."""
 
     def register(run: Callable[[Stack], Awaitable[None]]) -> Flow:
         own = [(activity, int(call or 1)) for activity, _, call in (word.partition(" ") for word in about)]
-        made = flows[run.__name__.replace("_", " ")] = Flow(run, tuple(own) or None, alone=alone)
+        made = flows[run.__name__.replace("_", " ")] = Flow(run, tuple(own) or None, alone=alone, around=around)
         return made
 
     return register

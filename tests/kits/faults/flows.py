@@ -6,10 +6,11 @@ A flow joins by registering in one of these; its activity boundaries are found b
 from __future__ import annotations
 
 from faults.class_flows import CLASSES
+from faults.config_flows import CONFIGS
 from faults.control_plane_flows import CONTROL_PLANES
 from faults.flow import Flow
 from faults.later_flows import LATER
 from faults.machine_flows import BIRTHS, DRAINS, PRESERVED
 from faults.pool_flows import POOLS
 
-FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | PRESERVED | POOLS | CONTROL_PLANES
+FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | PRESERVED | POOLS | CONTROL_PLANES | CONFIGS

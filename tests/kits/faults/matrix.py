@@ -65,9 +65,10 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
     async def one(stack: Stack, flow: Flow) -> list[Boundary]:
         # An attempt that times out on a busy machine could cost one more call where something is told twice.
         _patient(stack, 5)
-        recorder = Recorder(stack.settings_file)
-        async with stack.worker([recorder]):
-            await flow(stack)
+        async with flow.around(stack):
+            recorder = Recorder(stack.settings_file)
+            async with stack.worker([recorder]):
+                await flow(stack)
         return recorder.found
 
     found: dict[str, list[Boundary] | BaseException] = {}
@@ -128,7 +129,7 @@ def spread(faults: Sequence[F]) -> list[tuple[F, ...]]:
 async def case(stack: Stack, flow: Flow, faults: Sequence[Fault]) -> float:
     """Runs one case; returns the seconds that it took."""
     began = time.monotonic()
-    async with faulty_worker(stack, *faults) as (left, _):
+    async with flow.around(stack), faulty_worker(stack, *faults) as (left, _):
         await flow(stack)
         assert not left.left(), f"{' and '.join(map(str, left.left()))} never struck"
     return time.monotonic() - began
@@ -224,7 +225,7 @@ async def with_lag(shared: Stack, flows: Mapping[str, Flow]) -> None:
 
 
 async def undisturbed(stack: Stack, flow: Flow) -> None:
-    async with stack.worker():
+    async with flow.around(stack), stack.worker():
         await flow(stack)
 
 
@@ -245,6 +246,7 @@ SABOTAGE = [
     Sabotage("I7", "never joins", Fault("watch_machine", "killed before"), "I7:"),
     Sabotage("I4", "pool repaired", Fault("tell_members", "killed before"), "I4:"),
     Sabotage("I15", "pool whose vms die", Fault("start_machines", "killed before"), "I15:"),
+    Sabotage("I13", "machine configs rolled out", Fault("sync_configs", "killed before"), "I13:"),
     Sabotage("I14", "control plane of deleted machines", Fault("find_members", "killed before"), "I14:"),
     Sabotage("I17", "hostile input", Fault("drain_node", "killed before"), "I17:"),
     Sabotage("I1", "whole life", Fault("create_machine", "killed after"), "I1:"),
@@ -297,7 +299,7 @@ async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> st
     """What the checks said."""
     _patient(stack, 5)  # an attempt that is given up before it does harm is no sabotage
     try:
-        async with faulty_worker(stack, fault, sabotage=sabotage):
+        async with flow.around(stack), faulty_worker(stack, fault, sabotage=sabotage):
             await flow(stack)
     except AssertionError as e:
         return str(e)

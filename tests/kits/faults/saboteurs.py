@@ -32,6 +32,7 @@ from planners.control_plane import holds
 from planners.fleet import pace
 from planners.machine.claims import Belief, Weighed
 from planners.machine.preservation import Decision, ObservedMachine
+from planners.machine_config import nodes as config_nodes
 from planners.pool import repair
 from planners.pool.budget import Limits
 from resources.calls.cloud import DeleteInput, DeleteOutput, UpdateInput, UpdateOutput
@@ -323,6 +324,11 @@ def break_i4() -> None:
     repair.in_flight = lambda view: []
 
 
+def break_i13() -> None:
+    """A config pool to which no node is unavailable, whatever it is doing."""
+    config_nodes.busy = lambda node: False
+
+
 def break_i14() -> None:
     """A control plane that lets go at once whatever is deleted."""
     holds.lift = lambda observed: ([(host, "it is deleted") for host in observed.hosts if host.held], [])
@@ -400,6 +406,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I10 template": break_i10_template,
     "I11": break_i11,
     "I12": break_i12,
+    "I13": break_i13,
     "I14": break_i14,
     "I15": break_i15,
     "I16": break_i16,
