@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from lifekit import CLUSTER, Stack, eventually, hostler
-from lives import knobs, running, terminate
+from lives import knobs, running, terminate, time_is_up
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
@@ -81,7 +81,7 @@ async def test_what_was_said_of_it_since_counts(stack: Stack) -> None:
 
 async def test_one_that_failed_is_kept_as_long_as_before(stack: Stack) -> None:
     """An annotation that came in its second run keeps it; it fails once more."""
-    await stack.create("m-1", health_timeout=timedelta(seconds=3), creation_timeout=timedelta(seconds=12))
+    await stack.create("m-1", health_timeout=timedelta(seconds=3), creation_timeout=timedelta(hours=1))
     node = (await stack.phase(Phase.RUNNING)).status.node_name
     await renewed(stack, "m-1")
     stack.kubectl("annotate", "node", str(node), f"{PRESERVE_ANNOTATION}=when-failed")
@@ -89,6 +89,7 @@ async def test_one_that_failed_is_kept_as_long_as_before(stack: Stack) -> None:
     before = await shows(stack, "Failed:Preserved", "m-1")
     await adopted(stack, "m-1")
     await shows(stack, "Pending:Preserved", "m-1")
+    await time_is_up(stack, creation_timeout=timedelta(seconds=4))
     after = await shows(stack, "Failed:Preserved", "m-1")
     assert after.status.preserve.expiry_time == before.status.preserve.expiry_time
     assert after.status.preserve.source is PreservedBy.ASKED

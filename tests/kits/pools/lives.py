@@ -235,18 +235,26 @@ async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[N
 
 @contextlib.asynccontextmanager
 async def killing(pool: Pool, image: str | None = None) -> AsyncIterator[None]:
-    """Terminates each VM of the pool, or of its machines from an image, as soon as it can be described."""
+    """Terminates each VM of the pool, or of its machines from an image, as soon as its machine knows it. Before that it
+    would be a lost attempt of the same machine, which costs another VM (planners.machine.creation.after_lost_token):
+    how many, would be up to how busy the computer is."""
 
-    def strike() -> None:
+    def living() -> dict[str, str]:
+        """By id, the machine of each."""
         found = [i for r in pool.instances() for i in r["Instances"] if image in (None, i["ImageId"])]
-        own = [i for i in found if {t["Key"]: t["Value"] for t in i["Tags"]}["Name"].startswith(f"{pool.name}-")]
-        living = [str(i["InstanceId"]) for i in own if i["State"]["Name"] in ("pending", "running")]
-        if living:
-            pool.stack.ec2().terminate_instances(InstanceIds=living)
+        alive = [i for i in found if i["State"]["Name"] in ("pending", "running")]
+        named = {str(i["InstanceId"]): {t["Key"]: t["Value"] for t in i["Tags"]}["Name"] for i in alive}
+        return {id: name for id, name in named.items() if name.startswith(f"{pool.name}-")}
+
+    async def strike(id: str, name: str) -> None:
+        machine = await asked(machine_handle(pool.stack, name), MachineWorkflow.describe)
+        if str(machine.status.provider_id).endswith(f"/{id}"):
+            await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[id])
 
     async def kill() -> None:
         while True:
-            await asyncio.to_thread(strike)
+            for id, name in (await asyncio.to_thread(living)).items():
+                await strike(id, name)
             await asyncio.sleep(0.1)
 
     killer = asyncio.create_task(kill())
