@@ -461,10 +461,12 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "lost-life": (a_lost_life, ("machine",)),
     "overtaken-life": (an_overtaken_life, ("machine",)),
     "refused-pool": (a_refused_pool, ("pool", "cluster")),
+    "told-pool": (a_refused_pool, ("pool",)),
     "asked-life": (an_asked_life, ("machine",)),
     "late-life": (a_late_life, ("machine",)),
     "outage-life": (an_outage_life, ("machine",)),
     "patient-life": (a_patient_life, ("machine",)),
+    "worst-first-life": (a_control_planes_life, ("controlplane",)),
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
