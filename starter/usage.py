@@ -43,7 +43,9 @@ def _words(error: TyperException) -> str:
 
 def _name(parameter: Any) -> str:
     """The parameter as people type it: an option's long name, an argument's placeholder."""
-    return str(max(parameter.opts, key=len)) if parameter.param_type_name == "option" else parameter.metavar or "NAME"
+    if parameter.param_type_name == "option":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.metavar or parameter.name.upper())
 
 
 def _within(message: str) -> str:

@@ -63,17 +63,17 @@ def listing(client: HostlerClient, wanted: MachineFilter) -> Listing[MachineSumm
 
 
 async def _doubts(client: HostlerClient, found: list[MachineSummary]) -> str:
-    """Whether those under way can be so. One of them is asked: a worker that is frozen still counts as there."""
+    """Whether what the list shows can still be so. One of them is asked: a worker that is frozen counts as there, and
+    would not notice that a machine which Runs no longer does."""
     from resources.names import machine_id
     from starter.sdk.live import nobody, stuck
 
-    under_way = [m for m in found if not m.phase.startswith("Running")]
-    if not under_way:
+    if not found:
         return ""
-    queue, first = client.connection.queue, under_way[0]
+    queue, first = client.connection.queue, found[0]
     handle = client.temporal.get_workflow_handle(machine_id(first.cluster, first.name))
     why = await nobody(client.temporal, queue) or await stuck(handle, queue, client.temporal)
-    return f"{why}: no machine goes on, and this is what was last known; see hostler doctor" if why else ""
+    return f"{why}: no machine is looked after, and this is what was last known; see hostler doctor" if why else ""
 
 
 async def _summaries(client: HostlerClient, wanted: MachineFilter, missing: list[str]) -> list[MachineSummary]:

@@ -313,7 +313,7 @@ class Watches(Entity):
             news = news.model_copy(update={"since": former.began})  # one outage, for which another cause is now known
         self.s.clouds[news.account] = Reachability(**news.model_dump(exclude={"account"}))
         if not news.reachable:
-            self.note("CloudUnreachable", f"{news.account}: {news.message}")
+            self.note("APIUnreachable" if news.unasked else "CloudUnreachable", f"{news.account}: {news.message}")
             if self.by_class and self._looking is None:
                 self.deadlines["uses"] = workflow.now()  # perhaps it is no longer used
         elif former is not None:
