@@ -65,7 +65,7 @@ async def delete_during_create(stack: Stack) -> None:
     made = stack.provider.simulation
     slow = FaultRule(service=made.service, operation=made.create, delay=1.0, times=1, match=name)
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(slow))
-    arm(stack)
+    arm(stack, "MachineWorkflow")  # the cluster's watches may begin when the machine is gone already
     handle = await stack.create(name)
     seen = Witness([await eventually(lambda: stack.state(name), lambda s: bool(s.uid and s.attempt))])
 
