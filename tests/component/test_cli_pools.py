@@ -519,7 +519,7 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("scale p1 --replicas 3", "it takes pool; write pool p1"),
+        ("scale p1 --replicas 3", "it takes pool, workerpool; write pool p1 or workerpool p1"),
         ("hibernate p1", "it takes pool; write pool p1"),
         ("renew m1", "controlplane, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
