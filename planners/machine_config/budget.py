@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 PERCENT = re.compile(r"(0|[1-9][0-9]{0,3})%")
-MOST = 1000
+MOST = 500
 """The most nodes under way at a time, whatever maxUnavailable says: each is remembered by its name."""
 
 

@@ -8,7 +8,6 @@ that are made again in another order would change which one wins (upstream's BZ2
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,6 +16,7 @@ from resources.machine_config.keys import KUBELET_CONFIG, KUBELET_NAMES
 
 MOST = 10
 """More would not sort by name: -10 comes before -2."""
+_FURTHER = tuple(str(n) for n in range(1, MOST))
 
 
 def name_for(pool: str, number: int) -> str:
@@ -25,8 +25,11 @@ def name_for(pool: str, number: int) -> str:
 
 def number_of(pool: str, name: str) -> int | None:
     """Which of the pool's it is, from 0; None if it is none."""
-    found = re.fullmatch(re.escape(name_for(pool, 0)) + r"(?:-([1-9]))?", name)
-    return int(found[1] or 0) if found else None
+    first = name_for(pool, 0)
+    if name == first:
+        return 0
+    number = name.removeprefix(f"{first}-") if name.startswith(f"{first}-") else ""
+    return int(number) if number in _FURTHER else None
 
 
 def in_order(configs: Iterable[Obj]) -> list[Obj]:

@@ -37,9 +37,10 @@ async def test_words_of_the_command_line(place: Place) -> None:
         "nodes",
         "clusters",
         "orphans",
+        *("mcp", "mc", "kubeletconfigs", "controllerconfigs"),
         "all",
     ]
-    kinds = ["machine", "pool", "controlplane", "class", "cluster"]
+    kinds = ["machine", "pool", "controlplane", "class", "cluster", "mcp"]
     assert await offered(place, "--cluster", "x", "describe", "") == kinds
     assert await offered(place, "rollout", "pause", "contr") == ["controlplane"]
     assert await offered(place, "get", "machines", "--sel") == ["--selector"]
@@ -57,11 +58,12 @@ async def test_words_of_the_command_line(place: Place) -> None:
 
     # The shells see one word here, click two.
     assert await offered(place, "wait", "machine", "m1", "--for=phase=R") == ["--for=phase=Running"]
+    assert await offered(place, "wait", "mcp", "worker", "--for", "") == ["updated"]
     assert await offered(place, "wait", "machine", "m1", "--for", "") == ["deleted", *(f"phase={p}" for p in Phase)]
 
 
 async def test_fields_and_providers(place: Place) -> None:
-    assert await offered(place, "explain", "machinec") == ["machineclass"]
+    assert await offered(place, "explain", "machinec") == ["machineclass", "machineconfig", "machineconfigpool"]
     assert await offered(place, "explain", "machineclass.providerSpec.blockDevices.e") == [
         "machineclass.providerSpec.blockDevices.ebs"
     ]

@@ -80,6 +80,11 @@ async def test_a_config_is_applied_followed_held_and_taken_back(life: ConfigLife
     assert "mcp/worker paused" in await hostler(life, "rollout", "pause", "mcp/worker")
     assert "mcp/worker is paused already" in await hostler(life, "rollout", "pause", "mcp/worker")
     changed = config("50-worker-own", kernelArguments=["nosmt"])
+    said = await hostler(life, "diff", "-f", "-", stdin=text(changed), code=1)
+    assert said.splitlines() == [
+        "machineconfig/50-worker-own configured",
+        '  kernelArguments: nothing -> ["nosmt"]',
+    ]
     assert "configured" in await hostler(life, "apply", "-f", "-", stdin=text(changed))
     assert row(await hostler(life, "get", "mcp"), "worker")["PHASE"] == "Paused"
     assert await life.target() == first

@@ -23,7 +23,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkflowInboundInterceptor
 
 import worker
-from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
+from resources.names import (
+    class_id,
+    cluster_id,
+    config_pool_id,
+    config_rollout_id,
+    machine_configs_id,
+    machine_id,
+    pool_id,
+    rollout_id,
+)
 from resources.orders import too_far_ahead
 from resources.sound import unreadable
 from workflows import entity, inbound, runner
@@ -47,6 +56,9 @@ OWN_IDS: dict[str, Callable[[Any], str]] = {
     "MachineClassWorkflow": lambda s: class_id(s.cluster, s.name),
     "ClusterWorkflow": lambda s: cluster_id(s.name),
     "RolloutWorkflow": lambda s: rollout_id(s.cluster, s.pool, s.revision),
+    "MachineConfigsWorkflow": lambda s: machine_configs_id(s.name),
+    "MachineConfigPoolWorkflow": lambda s: config_pool_id(s.cluster, s.name),
+    "ConfigRolloutWorkflow": lambda s: config_rollout_id(s.cluster, s.pool, s.config),
 }
 """Ids of each entity; a sweep may have any."""
 

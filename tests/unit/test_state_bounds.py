@@ -14,6 +14,7 @@ from activities.kube.facts import project
 from planners.fleet.hearing import first_heard
 from planners.fleet.revisions import KEPT, Wanted, revise
 from planners.machine.membership import mark_of, report_of
+from planners.machine_config.budget import MOST
 from resources.base import EARLIEST, LATEST, LONGEST
 from resources.cluster.news import ClusterNews, Reachability
 from resources.cluster.state import ClusterState, Pause
@@ -41,9 +42,12 @@ from resources.machine.state import (
     Phase,
     Status,
 )
+from resources.machine_config.state import ConfigDrain, ConfigStory, Loan, MachineConfigPoolState, Reservation
+from resources.machine_config.view import LISTED
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, PRIORITY_ANNOTATION
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import PoolState
+from workflows.machine_config.story import FORMER_KEPT, UNTOLD_KEPT
 
 MIB = 1 << 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -160,6 +164,28 @@ async def test_a_pool_and_a_cluster_under_theirs(text: str) -> None:
     )
     assert await travels(cluster) < MIB
     assert len(Note(reason=text, message=text).model_dump_json()) < 2000
+
+
+@settings(max_examples=10, deadline=None)
+@given(LONG)
+async def test_a_config_pool_under_its_bound(text: str) -> None:
+    """As many nodes under way as may be, each of a borrowed machine, in a pool that selects 20,000 machines."""
+    happening, names = Happening(time=NOW, reason=text, message=text), [f"node-{i:050}" for i in range(MOST)]
+    config = f"rendered-worker-{'a' * 32}"
+    story = ConfigStory(config=config, began=NOW, progress_at=NOW, untold=[happening] * UNTOLD_KEPT, message=text)
+    s = MachineConfigPoolState(
+        name="worker",
+        reservations={name: Reservation("u" * 36, config, NOW) for name in names},
+        loans={name: Loan(owner="p1", node=name, asked=NOW, granted=NOW, again=NOW) for name in names},
+        drains={name: ConfigDrain("u" * 36, f"drain-{config}", NOW, text[:1000]) for name in names[:LISTED]},
+        machines={f"p1-{i:050}": "worker" for i in range(20_000)},
+        story=story,
+        former=[story] * FORMER_KEPT,
+        journal=[happening] * JOURNAL_LENGTH,
+        intents=dict.fromkeys(map(str, range(INTENTS_KEPT)), story.message),
+        waits=[FleetWait(reason=text, message=text, since=NOW)] * 12,
+    )
+    assert await travels(s) < MIB
 
 
 async def test_ten_long_values_of_an_annotation() -> None:

@@ -27,10 +27,10 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_config.view import ConfigPoolView
     from resources.names import config_rollout_id
 
-UNTOLD_KEPT = 100
+UNTOLD_KEPT = 50
 AGAIN = timedelta(seconds=30)
 """When what could not be told is told again."""
-FORMER_KEPT = 5
+FORMER_KEPT = 3
 """How many rollouts that have ended are kept until their workflows are told."""
 
 

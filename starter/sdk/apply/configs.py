@@ -8,7 +8,6 @@ from functools import partial
 
 from resources.machine_config.objects import ConfigObject, ControllerConfig, KubeletConfig, MachineConfig
 from starter.sdk.clusters import Clusters
-from starter.sdk.machine_config.objects import config_objects
 from starter.sdk.results import Applied, Verb
 from starter.sdk.starts import start_machine_configs
 
@@ -25,6 +24,8 @@ class ConfigToApply:
     kind: str
     name: str
     verb: Verb
+    lines: tuple[str, ...] = ()
+    """What changes in it."""
     run: Callable[[], Awaitable[Applied]] | None = None
 
 
@@ -36,16 +37,20 @@ class ConfigPlanner:
 
     async def plan(self, cluster: str, manifests: Sequence[ConfigObject]) -> list[ConfigToApply]:
         """What is done in one cluster, in this order."""
+        from starter.sdk.machine_config.objects import config_objects  # the Kubernetes client takes a second to import
+
         found = sorted(manifests, key=lambda m: ORDER.index(type(m)) if type(m) in ORDER else len(ORDER))
         async with config_objects(self.clusters.settings, cluster) as objects:
-            verbs = [await objects.compare(manifest) for manifest in found]
+            compared = [await objects.compare(manifest) for manifest in found]
         plans = [
-            ConfigToApply(m.KIND.singular, m.name, verb, partial(self._send, cluster, m) if verb in _SENT else None)
-            for m, verb in zip(found, verbs, strict=True)
+            ConfigToApply(
+                m.KIND.singular, m.name, verb, tuple(lines), partial(self._send, cluster, m) if verb in _SENT else None
+            )
+            for m, (verb, lines) in zip(found, compared, strict=True)
         ]
         if self.unattended(cluster) or await self.clusters.renders_configs(cluster):
             return plans
-        return [*plans, ConfigToApply(WORKFLOW_KIND, cluster, Verb.CREATED, partial(self._start, cluster))]
+        return [*plans, ConfigToApply(WORKFLOW_KIND, cluster, Verb.CREATED, run=partial(self._start, cluster))]
 
     def unattended(self, cluster: str) -> str:
         """Why nobody will look after a cluster's machine configs; "" where somebody does."""
@@ -58,6 +63,8 @@ class ConfigPlanner:
         )
 
     async def _send(self, cluster: str, manifest: ConfigObject) -> Applied:
+        from starter.sdk.machine_config.objects import config_objects
+
         async with config_objects(self.clusters.settings, cluster) as objects:
             return Applied(manifest.KIND.singular, manifest.name, await objects.write(manifest))
 

@@ -81,7 +81,8 @@ class ManifestDiff:
     """Names of the single machines that a changed class touches."""
     note: str = ""
     more: tuple[str, ...] = ()
-    """For a changed class, what it does to pools; for a pool, what it would do, step by step."""
+    """For a changed class, what it does to pools; for a pool, what it would do, step by step; for a custom resource of
+    machine configs, what changes in it."""
 
     def lines(self) -> list[str]:
         found = [f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")]
@@ -114,7 +115,7 @@ async def _of(client: HostlerClient, step: ApplyStep, run: ApplyPlan) -> Manifes
     if step.former is not None and step.wanted is not None and of is not None:
         return await _of_machine(client, step, step.former, step.wanted, of)
     note = "its values, which are not shown" if step.kind == "secret" and step.verb is Verb.CONFIGURED else step.note
-    return ManifestDiff(step.kind, step.name, step.verb, note=note)
+    return ManifestDiff(step.kind, step.name, step.verb, note=note, more=step.lines)
 
 
 async def _of_worker_pool(client: HostlerClient, step: ApplyStep, plan: WorkerPoolPlan, run: ApplyPlan) -> ManifestDiff:

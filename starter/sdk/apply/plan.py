@@ -79,6 +79,8 @@ class ApplyStep:
     """For a changed class: what the change does to the pools and the control plane that use it."""
     removed: ZoneFound | None = None
     """For a pool that is deleted: the zone that its worker pool no longer has."""
+    lines: tuple[str, ...] = ()
+    """For a custom resource of machine configs: what changes in it."""
     worker_pool: WorkerPoolPlan | None = None
     """For a worker pool: itself. It needs no step of its own: its classes and pools have theirs."""
 
@@ -298,7 +300,7 @@ class Planner:
         }
         plans = [p for cluster, manifests in of.items() for p in await self._configs.plan(cluster, manifests)]
         alone = [words for cluster in of if (words := self._configs.unattended(cluster))]
-        return [ApplyStep(p.kind, p.name, p.verb, run=p.run) for p in plans], alone
+        return [ApplyStep(p.kind, p.name, p.verb, run=p.run, lines=p.lines) for p in plans], alone
 
     def _config_clusters(self, loaded: Loaded) -> list[str]:
         return sorted({self._cluster_of(m) for m in loaded.configs})

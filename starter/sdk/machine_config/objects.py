@@ -14,6 +14,7 @@ from resources.machine_config.objects import ConfigError, ConfigObject, MachineC
 from resources.settings import Settings
 from starter.sdk.errors import HostlerError, NotFound
 from starter.sdk.kube import connect_cluster, explained, soon
+from starter.sdk.machine_config.difference import differences
 from starter.sdk.results import Json, Verb
 from starter.sdk.spelling import did_you_mean
 
@@ -80,12 +81,17 @@ class ConfigObjects:
 
     # -- write --------------------------------------------------------------------------------------------------------
 
-    async def compare(self, manifest: ConfigObject) -> Verb:
-        """What `write` would do."""
+    async def compare(self, manifest: ConfigObject) -> tuple[Verb, list[str]]:
+        """What `write` would do, and what changes, in lines."""
         current = await self._current(manifest)
         if current is None:
-            return Verb.CREATED
-        return Verb.CONFIGURED if changes(manifest, current) else Verb.UNCHANGED
+            return Verb.CREATED, []
+        patch = changes(manifest, current)
+        if not patch:
+            return Verb.UNCHANGED, []
+        meta = [f"metadata.{part}: {', '.join(sorted(more))}" for part, more in patch.get("metadata", {}).items()]
+        has = {key: value for key, value in (current.get("spec") or {}).items() if key not in _ours(manifest)}
+        return Verb.CONFIGURED, [*meta, *differences(has, created(manifest)["spec"])]
 
     async def write(self, manifest: ConfigObject) -> Verb:
         """Makes it so: the spec becomes the manifest's, but for what Hostler itself writes there; labels and

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from temporalio.client import WorkflowExecution
 from temporalio.common import TypedSearchAttributes
@@ -25,7 +27,6 @@ from starter.sdk.entity import EntityClient, EntityKey, runs
 from starter.sdk.errors import NoAnswer, NotFound, Refused, translated
 from starter.sdk.fleet.waiting import Stand
 from starter.sdk.machine_config import rollouts
-from starter.sdk.machine_config.objects import ConfigObjects, config_objects, readable
 from starter.sdk.machine_config.results import (
     ConfigPoolDescription,
     ConfigPoolListed,
@@ -35,6 +36,9 @@ from starter.sdk.machine_config.results import (
     where,
 )
 from starter.sdk.patience import look_until
+
+if TYPE_CHECKING:
+    from starter.sdk.machine_config.objects import ConfigObjects
 
 
 class ConfigPools(EntityClient[MachineConfigPoolState]):
@@ -49,8 +53,10 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
 
     async def list(self, *, selector: str = "", cluster: str | None = None) -> builtins.list[ConfigPoolListed]:
         """Every MachineConfigPool of a cluster, by name; `selector`: only those with these labels."""
+        from starter.sdk.machine_config.objects import readable
+
         where = self.connection.where(cluster)
-        async with config_objects(self.settings, where) as objects:
+        async with self._objects(where) as objects:
             found = await objects.every(MACHINE_CONFIG_POOL, selector)
         with translated():
             executions = {self.key(e.id)[1]: e async for e in self.temporal.list_workflows(self._those(where))}
@@ -91,7 +97,7 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
         where = self.connection.where(cluster)
         described = await self._described(name, where)
         state, no_answer = (await self._answer(described)) if described and runs(described) else (None, "")
-        async with config_objects(self.settings, where) as objects:
+        async with self._objects(where) as objects:
             found = await self._look(objects, name, dict(state.machines) if state else {})
         attended, renders = await self._rendering(where, found.pool)
         running = described is not None and runs(described)
@@ -181,7 +187,7 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
         return await self._pause(name, False, cluster)
 
     async def _pause(self, name: str, paused: bool, cluster: str | None) -> str:
-        async with config_objects(self.settings, self.connection.where(cluster)) as objects:
+        async with self._objects(self.connection.where(cluster)) as objects:
             changed = await objects.pause(name, paused)
         if not changed:
             return "is paused already" if paused else "is not paused"
@@ -190,6 +196,12 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
         return "paused: nothing is rendered for it; nodes that have begun go on, and no other one begins"
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _objects(self, cluster: str) -> AbstractAsyncContextManager[ConfigObjects]:
+        """The cluster's own API, which only some calls need: its client takes a second to import."""
+        from starter.sdk.machine_config.objects import config_objects
+
+        return config_objects(self.settings, cluster)
 
     async def _recorded(self, workflow_id: str, run_id: str) -> MachineConfigPoolState:
         return await live.folded(self.temporal, workflow_id, run_id, MachineConfigPoolState, _as_it_began)
