@@ -50,7 +50,8 @@ async def with_configs(stack: Stack) -> AsyncIterator[None]:
 async def machine_configs_rolled_out(stack: Stack) -> None:
     """A change reaches all Nodes, two at a time, and one of them after it has failed."""
     life = _lives[stack.cluster]
-    life.daemons.usual.reboots = 0.3
+    # Longer than from one look at the pool to the next: who forgets a node that is under way is found out.
+    life.daemons.usual.reboots, life.daemons.usual.slow = 0.3, 1.5
     await life.prepare(config_pool("worker", maxUnavailable=MOST))
     try:
         first = await life.target()
