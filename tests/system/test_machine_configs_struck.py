@@ -100,6 +100,7 @@ async def test_i13_with_a_worker_that_is_killed_at_each_boundary(temporal: Workf
 @pytest.mark.exhaustive
 async def test_i13_of_thirty_nodes_on_a_real_api_server(temporal: WorkflowEnvironment) -> None:
     """Three at a time; at each boundary every kind of crash, at its first calls and later."""
-    faults = [Fault(a, kind, 1 + 2 * n) for n, kind in enumerate(CRASHES) for a in BOUNDARIES]
+    rollouts = {"start_config_rollout": 1}  # there are three
+    faults = [Fault(a, kind, 1 + n * rollouts.get(a, 2)) for n, kind in enumerate(CRASHES) for a in BOUNDARIES]
     async with real_kube(required_assets(), CERTIFICATES) as real:
         await _struck(temporal.client, real.target, 30, faults)

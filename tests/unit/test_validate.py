@@ -134,7 +134,7 @@ def test_everything_of_a_file_is_said_at_once() -> None:
     assert lines(put(POOL, "spec.replica", 3), wrong, {"kind": "Machin"}, put(MACHINE, "spec.healthTimeout", "1x")) == [
         "f.yaml (document 2): Machine m-1: spec: Input should be a valid dictionary or instance of MachineSpec",
         "f.yaml (document 3): kind 'Machin' is not known; the known kinds are "
-        f"{', '.join(sorted(KINDS))}; did you mean Machine or MachineClass?",
+        f"{', '.join(sorted(KINDS))}; did you mean Machine or MachineClass or MachineConfig?",
         "f.yaml (document 4): Machine m-1: spec.healthTimeout: '1x' is not a duration; write it like 20m, 1h30m or 90s",
         SAID[0],
         "f.yaml (document 2): Machine m-1: sepc: unknown field; did you mean spec?",
