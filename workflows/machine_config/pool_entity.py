@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_config.view import ConfigPoolView
     from resources.names import cluster_queue, workflow_queue
 
-LOOK_SELDOM = timedelta(minutes=10)
+LOOK_SELDOM = timedelta(minutes=30)
 """The time between two looks where nobody says that anything has changed."""
 LOOK_OFTEN = timedelta(minutes=1)
 """The same while nodes are under way: the watch may have missed something."""
