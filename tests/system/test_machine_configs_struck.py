@@ -55,7 +55,7 @@ async def _turmoil(life: ConfigLife, first: str, judge: Referee) -> None:
 
         await eventually(look, lambda n: n >= least, f"{least} nodes have {config}", PATIENCE)
 
-    life.daemons.knob("worker-1", "worker-2", drains=True)
+    life.daemons.knob("worker-1", "worker-2", *(f"worker-{n}" for n in range(6, 12)), drains=True)
     await life.dns("10.96.0.53")
     second = await life.target(other_than=first)
     await count(second, max(1, len(judge.nodes) // 4))
