@@ -127,7 +127,8 @@ def cases(flows: Mapping[str, Flow], name: str, found: Sequence[Boundary]) -> li
     about = flows[name].about
     chosen, rows = (found, max(len(found), len(KINDS))) if about is None else (about, len(about))
     turn = 3 * list(flows).index(name)  # so that flows with few boundaries do not begin with the same kind
-    places = [chosen[i % len(chosen)] for i in range(rows)]
+    # Boundary by boundary: where there are fewer than kinds, no run meets two faults at one of them.
+    places = [chosen[i] for i in sorted(row % len(chosen) for row in range(rows))]
     return spread([Fault(a, KINDS[(turn + i) % len(KINDS)], n) for i, (a, n) in enumerate(places)])
 
 
