@@ -39,7 +39,8 @@ async def tell_as(
     kube: Kube, found: dict[str, Any], time: datetime, reason: str, message: str, *, warning: bool
 ) -> None:
     """One Event that is in no story. It has the same name where the same is said in the same hour."""
-    identity = f"{found['metadata']['uid']}/{time:%Y-%m-%dT%H}/{reason}/{message}"
+    hour = time.replace(minute=0, second=0, microsecond=0)
+    identity = f"{found['metadata']['uid']}/{hour.isoformat()}/{reason}/{message}"
     await _write(kube, _event(found, identity, time, reason, message, warning))
 
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 import ast
 import re
 from datetime import datetime, timedelta
+from typing import Any, cast
 
 import pytest
 from entitykit import NOW, described, waits_for
 from pagekit import FILES
 from paths import ROOT
 
-from activities.kube.events import _event
+from activities.kube.client import Kube
+from activities.kube.events import tell
 from resources.calls.cloud import ResourceUpdate
 from resources.calls.machine import MachineRef
 from resources.cluster.news import Reachability
@@ -287,9 +289,20 @@ def test_a_wait_without_words_is_seen(code: str) -> None:
 # -- Events -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_the_type_of_an_event_is_the_registrys(reason: str) -> None:
+async def test_the_type_of_an_event_is_the_registrys() -> None:
+    kube = Written()
     node = {"metadata": {"name": "node-1", "uid": "u-1"}}
-    happening = Happening(time=NOW, reason=reason, message="words")
-    event = _event(node, MachineRef(cluster="prod", name="m-1", uid="u"), happening)
-    assert event["type"] == ("Warning" if REASONS[reason].warning else "Normal")
+    story = [Happening(time=NOW, reason=reason, message="words") for reason in REASONS]
+    await tell(cast(Kube, kube), node, MachineRef(cluster="prod", name="m-1", uid="u"), story)
+    types = {event["reason"]: event["type"] for event in kube.written}
+    assert types == {name: "Warning" if reason.warning else "Normal" for name, reason in REASONS.items()}
+
+
+class Written:
+    """An API server that takes whatever is to be written."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+
+    async def create(self, path: str, body: dict[str, Any]) -> None:
+        self.written.append(body)
