@@ -263,7 +263,11 @@ def test_pools_are_named_as_kubectl_names_things(words: list[str] | None, names:
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [("machine/m1", "only pools, the control plane and config pools"), ("deploy/p1", "only pools"), ("pool/", "has no name")],
+    [
+        ("machine/m1", "only pools, the control plane and config pools"),
+        ("deploy/p1", "only pools"),
+        ("pool/", "has no name"),
+    ],
 )
 def test_what_has_no_rollout_is_refused(word: str, says: str) -> None:
     with pytest.raises(BadParameter, match=says):
