@@ -386,7 +386,7 @@ async def test_the_shell_completes_pools(place: Place, machines: Machines, monke
 
 async def test_a_cluster_without_pools(place: Place, machines: Machines) -> None:
     ran = await place.run("rollout", "status")
-    assert (ran.code, ran.err) == (0, f"No pools found in cluster {place.cluster}.\n")
+    assert (ran.code, ran.err) == (0, f"No pools and no control plane found in cluster {place.cluster}.\n")
 
 
 async def test_without_a_worker(place: Place, request: pytest.FixtureRequest) -> None:
