@@ -196,16 +196,3 @@ def changed(
         if fields is not None:
             new[part] = {**(new.get(part) or {}), **copy.deepcopy(dict(fields))}
     return new
-
-
-def merge_patch(before: Any, after: Any) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7396) that makes `after` of `before`."""
-    patch: dict[str, Any] = {k: None for k in before if k not in after}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            if below := merge_patch(old, value):
-                patch[key] = below
-        elif key not in before or old != value:
-            patch[key] = value
-    return patch

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from planners.machine_config.objects import Obj, copied, merge_patch, meta, name_of, uid_of
+from planners.machine_config.objects import Obj, copied, meta, name_of, uid_of
 from resources.machine_config.keys import ConfigKind
+from resources.merge_patch import merge_patch
 
 Verb: TypeAlias = Literal["create", "update", "delete"]
 

@@ -15,6 +15,7 @@ from resources.calls.machine_config import ConfigNews, ConfigsCursor, ConfigTrou
 from resources.cluster.news import ClusterNews, Reachability
 from resources.fleet.member import Flag, Stamp
 from resources.fleet.state import FleetWait
+from resources.fleet.story import StoryState
 from resources.journal import Happening
 from resources.machine_config.view import ConfigCounts, MachineSelection
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
@@ -22,9 +23,6 @@ from resources.orders import OrderTime
 from resources.packed import Packed
 from resources.timings import Timings
 
-STEPS_KEPT = 200
-FIRST_STEPS_KEPT = 20
-"""How many of a rollout's first steps are kept, besides the newest; those in between are counted."""
 NODES_KEPT = 500
 """How many nodes a rollout's story names; the others are counted."""
 
@@ -122,31 +120,16 @@ class ConfigRolloutEnd(Value):
     time: OrderTime
 
 
-class ConfigRolloutState(Model):
+class ConfigRolloutState(StoryState):
     """The only argument of ConfigRolloutWorkflow."""
 
-    pool: Name
-    cluster: Name
     config: Name
     former: Name = ""
-    queue_prefix: Name = DEFAULT_QUEUE
-    timings: Timings = Field(default_factory=Timings)
 
-    began: Instant | None = None
     counts: ConfigCounts = Field(default_factory=ConfigCounts)
-    waits: list[FleetWait] = Field(default_factory=list)
     paused: bool = False
     stalls_at: Instant | None = None
-    steps: list[Happening] = Field(default_factory=list)
-    steps_dropped: Count = 0
     end: ConfigRolloutEnd | None = None
-    news_at: Instant | None = None
-
-    journal: list[Happening] = Field(default_factory=list)
-    intents: dict[Key, Text] = Field(default_factory=dict)
-    deadlines: dict[Key, Instant] = Field(default_factory=dict)
-    parked: Text | None = None
-    messages: Count = 0
 
 
 class ConfigRolloutResult(Value):

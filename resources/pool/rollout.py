@@ -6,16 +6,14 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from resources.base import Count, Instant, Key, Model, Name, Text, Value
+from resources.base import Count, Instant, Name, Text, Value
 from resources.fleet.state import FleetWait
+from resources.fleet.story import StoryState
 from resources.journal import Happening
-from resources.names import DEFAULT_QUEUE
 from resources.orders import OrderTime
 from resources.pool.state import Gate, RolloutCounts
-from resources.timings import Timings
 
 __all__ = [
-    "STEPS_KEPT",
     "RolloutCounts",
     "RolloutEnd",
     "RolloutNews",
@@ -23,10 +21,6 @@ __all__ = [
     "RolloutResult",
     "RolloutState",
 ]
-
-STEPS_KEPT = 200
-FIRST_STEPS_KEPT = 20
-"""How many of a rollout's first steps are kept, besides the newest; those in between are counted."""
 
 
 class RolloutOutcome(StrEnum):
@@ -62,9 +56,7 @@ class RolloutEnd(Value):
     time: OrderTime
 
 
-class RolloutState(Model):
-    pool: Name
-    cluster: Name
+class RolloutState(StoryState):
     revision: Count
     former: list[Count] = Field(default_factory=list)
     """Revisions whose machines it replaces."""
@@ -72,24 +64,11 @@ class RolloutState(Model):
     generation: Count = 0
     requested_by: Text = ""
     reason: Text = ""
-    queue_prefix: Name = DEFAULT_QUEUE
-    timings: Timings = Field(default_factory=Timings)
 
-    began: Instant | None = None
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
-    waits: list[FleetWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
-    steps: list[Happening] = Field(default_factory=list)
-    steps_dropped: Count = 0
     end: RolloutEnd | None = None
-    news_at: Instant | None = None
-
-    journal: list[Happening] = Field(default_factory=list)
-    intents: dict[Key, Text] = Field(default_factory=dict)
-    deadlines: dict[Key, Instant] = Field(default_factory=dict)
-    parked: Text | None = None
-    messages: Count = 0
 
 
 class RolloutResult(Value):

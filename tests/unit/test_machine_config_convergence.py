@@ -27,11 +27,11 @@ from machineconfigs import (
     pool,
 )
 
-from planners.machine_config.objects import merge_patch
 from planners.machine_config.picture import Picture, RenderOptions
 from planners.machine_config.reconcile import plan
 from planners.machine_config.rehearsal import ConflictingWrite, Settled, applied, settled
 from resources.machine_config.keys import MACHINE_CONFIG
+from resources.merge_patch import merge_patch
 
 BASICS = (controller_config(), pool(), pool("master"))
 VERSION = key("generated-by-controller-version")

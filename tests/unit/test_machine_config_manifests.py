@@ -10,7 +10,7 @@ import yaml
 from resources.machine_config.keys import API
 from resources.machine_config.objects import ConfigObject, MachineConfigPool
 from resources.manifests import Loaded, ManifestError, cluster_of, load_manifests
-from starter.sdk.machine_config.objects import changes, created, difference
+from starter.sdk.machine_config.objects import changes, created
 
 
 def load(kind: str, spec: Any, api: str = API, **meta: Any) -> Loaded:
@@ -146,34 +146,3 @@ def test_only_what_changed_is_sent_and_what_is_gone_is_removed() -> None:
         "metadata": {"labels": {"l": "new"}},
         "spec": {"config": {"a": {"c": None}}, "fips": None, "kernelArguments": ["x"]},
     }
-
-
-@pytest.mark.parametrize(
-    ("has", "wanted", "patch"),
-    [
-        ({}, {}, {}),
-        ({"a": [1, 2]}, {"a": [1]}, {"a": [1]}),
-        ({"a": {"b": 1}}, {"a": 1}, {"a": 1}),
-        ({"a": 1}, {"a": {"b": 1}}, {"a": {"b": 1}}),
-        ({"a": {}}, {}, {"a": None}),
-        ({"a": {"b": {"c": 1, "d": 1}}}, {"a": {"b": {"c": 2}}}, {"a": {"b": {"d": None, "c": 2}}}),
-    ],
-)
-def test_a_merge_patch_makes_the_one_of_the_other(
-    has: dict[str, Any], wanted: dict[str, Any], patch: dict[str, Any]
-) -> None:
-    assert difference(has, wanted) == patch
-    assert merged(has, patch) == wanted
-
-
-def merged(has: Any, patch: Any) -> Any:
-    """RFC 7386, for the test."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(has) if isinstance(has, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found

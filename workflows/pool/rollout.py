@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
 
-from workflows.entity import NEVER, Entity, intent
+from workflows.entity import intent
+from workflows.fleet.story import StoryEntity
 from workflows.page import show
 from workflows.pool.details import bar
 
@@ -19,13 +20,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import HELD, STOPPED
     from resources import attributes as at
     from resources.intents import Intent
-    from resources.journal import Happening
     from resources.markdown import Markdown, heading, items, join, page, prose, strong
     from resources.names import pool_id, rollout_id
     from resources.pool.intents import ResumeIntent, VerdictIntent
     from resources.pool.rollout import (
-        FIRST_STEPS_KEPT,
-        STEPS_KEPT,
         RolloutEnd,
         RolloutNews,
         RolloutResult,
@@ -40,17 +38,13 @@ LINES = 15
 
 
 @workflow.defn
-class RolloutWorkflow(Entity):
+class RolloutWorkflow(StoryEntity):
     s: RolloutState
 
     @workflow.init
     def __init__(self, state: RolloutState) -> None:
-        super().__init__(state.journal, state.intents, state.deadlines)
-        self.s = state
-        self._news = False
+        super().__init__(state)
         self._passed_on: set[asyncio.Task[None]] = set()
-        if state.began is None:
-            state.began = workflow.now()
 
     @workflow.run
     async def run(self, state: RolloutState) -> RolloutResult:
@@ -58,22 +52,15 @@ class RolloutWorkflow(Entity):
 
     async def _live(self) -> RolloutResult:
         s = self.s
-        await self.stand_still(unless=lambda: s.end is not None)
-        while s.end is None:
-            self._news = False
-            await self.until(lambda: self._news or s.end is not None or self._renewal_due, NEVER)
-            if self._renewal_due:
-                await self.renew()
-        self.publish()
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
-        assert s.began is not None
+        began = await self.listen()
+        assert s.end is not None
         return RolloutResult(
             pool=s.pool,
             cluster=s.cluster,
             revision=s.revision,
             outcome=s.end.outcome,
             message=s.end.message,
-            began=s.began,
+            began=began,
             ended=s.end.time,
             counts=s.counts,
             steps=s.steps,
@@ -89,38 +76,23 @@ class RolloutWorkflow(Entity):
         return not self._passed_on
 
     @property
-    def _renewal_due(self) -> bool:
-        return self.s.end is None and self.settled and self.wants_renewal(self.s.messages)
+    def over(self) -> bool:
+        return self.s.end is not None
 
     # -- what the pool says -------------------------------------------------------------------------------------------
 
     @workflow.signal
     def news(self, news: RolloutNews) -> None:
-        """Takes the pool's news. Each step is told once, the rest is a snapshot: one that was overtaken only adds its
-        steps."""
         s = self.s
-        s.messages += 1
-        self._news = True
-        self._add(news.steps)
-        if s.news_at is not None and self.is_older(news.time, s.news_at):
-            return
-        s.news_at, s.counts, s.waits, s.gate, s.stops_at = news.time, news.counts, news.waits, news.gate, news.stops_at
+        if self.hear(news.time, news.steps):
+            s.counts, s.waits, s.gate, s.stops_at = news.counts, news.waits, news.gate, news.stops_at
 
     @workflow.signal
     def end(self, end: RolloutEnd) -> None:
-        self._add(end.steps)
+        self.add(end.steps)
         self.s.counts = end.counts or self.s.counts
         self.s.waits, self.s.stops_at = [], None
         self.s.end = end
-
-    def _add(self, steps: list[Happening]) -> None:
-        s = self.s
-        now = workflow.now()
-        told = [h.model_copy(update={"time": min(h.time, now)}) for h in steps]  # one of the future would stay the last
-        s.steps = sorted([*s.steps, *told], key=lambda h: h.time)
-        dropped = max(0, len(s.steps) - STEPS_KEPT)
-        del s.steps[FIRST_STEPS_KEPT : FIRST_STEPS_KEPT + dropped]
-        s.steps_dropped += dropped
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from activities.kube.client import Kube, KubeError
 from activities.kube.looks import every_node
 from resources.machine_config.keys import API, CONFIG_KINDS, ConfigKind
 from resources.machine_config.node import ConfigNode, config_node
 from resources.machine_config.objects import ConfigError, ConfigObject, MachineConfigPool, Made
+from resources.merge_patch import merge_patch
 from resources.settings import Settings
 from starter.sdk.errors import HostlerError, NotFound
 from starter.sdk.kube import connect_cluster, explained, soon
@@ -190,23 +190,10 @@ def changes(manifest: ConfigObject, current: Json) -> Json:
         if more := {key: value for key, value in given.items() if has.get(key) != value}:
             found.setdefault("metadata", {})[part] = more
     has = {key: value for key, value in (current.get("spec") or {}).items() if key not in _ours(manifest)}
-    if spec := difference(has, wanted["spec"]):
+    if spec := merge_patch(has, wanted["spec"]):
         found["spec"] = spec
     return found
 
 
 def _ours(manifest: ConfigObject) -> tuple[str, ...]:
     return OURS if isinstance(manifest, MachineConfigPool) else ()
-
-
-def difference(has: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json:
-    """The merge patch (RFC 7386) that makes the one of the other: null removes."""
-    patch: Json = {key: None for key in has if key not in wanted}
-    for key, value in wanted.items():
-        before = has.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if below := difference(before, value):
-                patch[key] = below
-        elif key not in has or before != value:
-            patch[key] = value
-    return patch
