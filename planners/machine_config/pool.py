@@ -72,7 +72,7 @@ def plan(observed: ObservedConfigPool, now: datetime) -> ConfigPlan:
     steps += [*chosen.steps, *lending.give_back(view, observed)]
     return ConfigPlan(
         steps=tuple(steps),
-        waits=(*_going(observed, most, free, candidates, now), *chosen.waits, *waits),
+        waits=tuple(_in_order(observed, [*_going(observed, most, free, candidates, now), *chosen.waits], waits)),
         most=most,
         free=free - len(chosen.nodes),
         next_look=_next_look(observed, chosen.next_look, now),
@@ -167,7 +167,7 @@ def _going(
     if since is not None and now >= since + STALLED:
         words = f"no node has finished for {format_duration(STALLED)}, since {utc(since)}: {_who(observed)}"
         waits.append(Wait("ConfigRolloutStalled", words))
-    if _under_way(observed):
+    if _taken(observed):
         more = f"; {view.counts.candidates} more to come" if view.counts.candidates else ""
         waits.append(Wait("NodesUpdating", f"{most - free} of {most} places are taken: {_who(observed)}{more}"))
     unfit = [f"{n.name} {of.trouble(n)}" for n in view.nodes if of.stuck(n, facts.target)]
@@ -177,9 +177,15 @@ def _going(
     return waits
 
 
-def _under_way(observed: ObservedConfigPool) -> bool:
-    view = observed.view
-    return bool(view.counts.busy or view.counts.failing or observed.reservations)
+def _taken(observed: ObservedConfigPool) -> bool:
+    counts = observed.view.counts
+    return bool(counts.busy or counts.failing or observed.reservations)
+
+
+def _in_order(observed: ObservedConfigPool, going: list[Wait], always: list[Wait]) -> list[Wait]:
+    """The one that a person must look at first: while no node makes progress, what somebody has to look after."""
+    progress = observed.view.counts.busy or any(not r.failed for r in observed.reservations.values())
+    return [*going, *always] if progress else [*always, *going]
 
 
 def _who(observed: ObservedConfigPool) -> str:

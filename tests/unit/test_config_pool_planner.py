@@ -272,6 +272,12 @@ def test_what_somebody_must_look_after_is_said_in_any_case() -> None:
     assert words(made, "ConfigNodesDegraded") == "1 node cannot apply their config: n0 (disk full)"
 
 
+def test_what_somebody_must_look_after_is_first_while_no_node_makes_progress() -> None:
+    bad, busy, rest = config_nodes("V0>V1 degraded", "V0>V1", "V0=V0")
+    assert reasons(planned([bad, rest], 1)) == ["ConfigNodesDegraded", "NodesUpdating"]
+    assert reasons(planned([bad, busy, rest], 2)) == ["NodesUpdating", "ConfigNodesDegraded"]
+
+
 def test_a_rollout_that_stands_still_says_so() -> None:
     nodes = config_nodes("V0>V1", "V0=V0")
     began = NOW - STALLED
