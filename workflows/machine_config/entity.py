@@ -69,8 +69,10 @@ class ConfigEntity(Entity):
         queue: str,
         summary: str,
         timeout: timedelta | None = None,
+        at_end: bool = False,
     ) -> R:
-        """Calls an activity. Raises ActivityError, or CallGivenUp where its answer is no longer waited for."""
+        """Calls an activity. Raises ActivityError, or CallGivenUp where its answer is no longer waited for. `at_end`:
+        it belongs to the end, which waits for it."""
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
@@ -80,7 +82,7 @@ class ConfigEntity(Entity):
             retry_policy=SHORT,
             summary=summary,
         )
-        await self.until(lambda: handle.done() or self.ending or self.winding_up, NEVER)
+        await self.until(lambda: handle.done() or (not at_end and (self.ending or self.winding_up)), NEVER)
         if not handle.done():
             self.drop(handle)
             raise CallGivenUp

@@ -202,13 +202,24 @@ async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> None:
         pool.note_news("ConfigNodeRefused", f"{name} was not given {step.config}: {why}")
 
 
-async def _taint(pool: ConfigPoolEntity, step: SetUpdateTaint) -> None:
+async def untaint(pool: ConfigPoolEntity) -> None:
+    """Takes the taint off all nodes that had it at the last look or were given it then: their pool is gone."""
+    if pool.view is None or pool.view.pool is None:
+        return
+    target = pool.view.pool.target
+    nodes = tuple(n for n in pool.view.nodes if n.tainted or n.desired != target)
+    if nodes:
+        await _attempt(pool, _taint(pool, SetUpdateTaint(nodes, False), at_end=True))
+
+
+async def _taint(pool: ConfigPoolEntity, step: SetUpdateTaint, at_end: bool = False) -> None:
     nodes = [NodeRef(name=n.name, uid=n.uid) for n in step.nodes]
     await pool.call(
         ConfigNodeActivities.set_update_taints,
         TaintInput(cluster=pool.s.cluster, **{"on" if step.on else "off": nodes}),
         queue=pool.in_cluster,
         summary=f"{_verb(step.nodes, step.on)} the taint UpdateInProgress",
+        at_end=at_end,
     )
 
 

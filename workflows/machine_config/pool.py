@@ -79,12 +79,13 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         )
 
     async def _leave(self) -> None:
-        """Ends it: what was borrowed goes back, and its rollout is told how it ended."""
+        """Ends it: the taints of its rollout and what was borrowed go back, and its rollout is told how it ended."""
         s = self.s
         drains.stop(self)
         s.waits = []
         story.over(self, "its pool is gone", ConfigRolloutOutcome.FAILED)
         loans.give_back(self, sorted(s.loans))
+        await looks.untaint(self)
         if s.registered:
             handle = workflow.get_external_workflow_handle(cluster_id(s.cluster))
             self.signal(partial(handle.signal, "forget_pool", config_pool_listed(s.name)))
