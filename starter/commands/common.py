@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
 K = TypeVar("K")
-FEW = 4
+FEW = 5
 """Kinds that an error spells out with a name."""
 
 ForceOption = Annotated[

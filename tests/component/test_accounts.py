@@ -320,7 +320,7 @@ async def test_a_watch_does_not_take_another_accounts_listing_for_its_own(attemp
     given, _ = made(attempts)
     for _ in range(others):
         attempts.cloud.driver.create_machine(attempts.given().creation(secret=attempts.cloud.other_secret))
-    assert "1 VMs" in await attempts.waits(*account_watch(attempts))
+    assert "1 VM of" in await attempts.waits(*account_watch(attempts))
     exchange(attempts, attempts.cloud.other_secret)
     for _ in range(2):
         check_words(attempts, await attempts.waits(*account_watch(attempts)))
@@ -413,7 +413,7 @@ async def test_a_watch_that_was_begun_before_accounts_were_told_learns_anew(atte
     exchange(attempts, attempts.cloud.other_secret)
     assert "0 VMs" in await attempts.waits(*account_watch(attempts))
     exchange(attempts, attempts.cloud.secret)
-    assert "1 VMs" in await attempts.waits(*account_watch(attempts))
+    assert "1 VM of" in await attempts.waits(*account_watch(attempts))
     assert told(attempts) == [("cloud_reachability", True)]
 
 

@@ -521,10 +521,10 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     [
         ("scale p1 --replicas 3", "it takes pool, workerpool; write pool p1 or workerpool p1"),
         ("hibernate p1", "it takes pool; write pool p1"),
-        ("renew m1", "controlplane, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
+        ("renew m1", "class, cluster, mcp; write machine m1 or pool m1 or class m1 or cluster m1 or mcp m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
         ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
-        ("rollout restart deployment/p1", "the control plane have rollouts; write pool/p1, or controlplane"),
+        ("rollout restart deployment/p1", "write pool/p1, controlplane, or mcp/p1"),
     ],
 )
 async def test_who_types_it_another_way_is_told_how(place: Place, words: str, says: str) -> None:

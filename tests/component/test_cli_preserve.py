@@ -178,7 +178,7 @@ async def test_a_selection(working: Place) -> None:
         (("preserve", "m1", "--for", "soon"), "'soon' is not a duration; write it like 20m, 1h30m or 90s"),
         (("preserve", "m1", "--until", "2036-12-01 18:00"), "has no time zone"),
         (("preserve", "m1", "--until", "tomorrow"), "'tomorrow' is not a time; write it like 2026-12-01T18:00:00Z"),
-        (("preserve", "pool/p1"), "'pool' is not a kind for this command; it takes machine, node"),
+        (("preserve", "pool/p1"), "'pool (machinedeployment)' is not a kind for this command; it takes machine, node"),
         (("preserve", "machine"), "'machine' has no name; write machine NAME"),
         (("extend", "m1"), "give --for DURATION (from now on), or --until TIME"),
         (("get", "pools", "--preserved"), "--preserved is only for machines, without names"),

@@ -176,9 +176,8 @@ async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
         name = sample if sample in types else re.sub(r"_(bucket|sum|count)$", "", sample)
         labels[name] |= {label for label, _ in having} - STANDARD
     exported = {n: (types[n], labels[n]) for n in types if n.startswith("hostler_")}
-    assert exported == {
-        n: of for n, of in table().items() if not n.startswith("hostler_control_plane")
-    }  # there is none
+    absent = ("hostler_control_plane", "hostler_config_")  # there is neither a control plane nor a config pool
+    assert exported == {n: of for n, of in table().items() if not n.startswith(absent)}
     assert {n for q in queries() for n in names_in(q) if n.startswith("temporal_")} <= set(types)
     capacity = {"error_class": "capacity", "activity": "create_machine"}
     assert value(alone, "hostler_call_errors_total", **capacity) == 1

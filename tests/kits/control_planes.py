@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lifekit import DEADLINE, STICKY, asked, eventually
+from lifekit import DEADLINE, STICKY, asked, end_running_of, eventually
 from pools.standins import NEVER_JOINS, SLOW, Calls
 from pools.workflow import found
 from pools.workflow import snapshot as of_pools
@@ -245,6 +245,8 @@ class ControlPlane:
             cluster_queue(self.cluster, self.cluster): [self.find, *self.beside],
         }
         async with contextlib.AsyncExitStack() as stack:
+            # Who lists all clusters of the server would wait for those whom nobody serves any longer.
+            stack.push_async_callback(end_running_of, self.client, self.cluster)
             for queue, activities in per_queue.items():
                 made = Worker(self.client, task_queue=queue, activities=activities, interceptors=[Boundary(), calls])
                 await stack.enter_async_context(made)

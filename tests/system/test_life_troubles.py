@@ -263,7 +263,7 @@ async def test_an_outage_over_the_creation_deadline_fails_nobody(temporal: Workf
         never = await stack.phase(Phase.FAILED, "never")
         joins = await stack.phase(Phase.RUNNING, "joins")
         assert "CannotConfirm" in reasons(joins)
-        assert reasons(never)[-2:] == ["CannotConfirm", "CreationTimeout"]
+        assert reasons(never)[-3:] == ["CannotConfirm", "CreationGoesOn", "CreationTimeout"]
 
 
 # -- no worker ---------------------------------------------------------------------------------------------------------
