@@ -106,18 +106,20 @@ async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> 
 
     While its history is as long as it was, a workflow is what it was, and its last answer is given again, which nobody
     may change: the length costs the server and us a quarter of what an answer costs, and whoever waits asks five times
-    a second.
+    a second. After FRESH seconds a worker has to answer again: while one is coming up, nobody counts looks at what
+    cannot change.
     """
     give_up = time.monotonic() + DEADLINE
     while True:
         try:
             point = await _point(handle)
-            if (before := _answers.get((handle.id, query))) and before[0] == point:
+            now = time.monotonic()
+            if (before := _answers.get((handle.id, query))) and before[0] == point and now < before[2] + FRESH:
                 return cast(T, before[1])
             answer = await handle.query(query, rpc_timeout=timedelta(seconds=10))
             if len(_answers) > 200:
                 _answers.clear()  # those of tests that are over
-            _answers[handle.id, query] = point, answer
+            _answers[handle.id, query] = point, answer, time.monotonic()
             return answer
         except (RPCError, WorkflowQueryFailedError) as e:
             passes = e.status != RPCStatusCode.NOT_FOUND if isinstance(e, RPCError) else TOO_EARLY in str(e)
@@ -125,8 +127,9 @@ async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> 
                 raise
 
 
-_answers: dict[tuple[str, Any], tuple[tuple[str, int], Any]] = {}
-"""By workflow and query, the last answer, and the point of its history that it is at least as new as."""
+FRESH = 5.0
+_answers: dict[tuple[str, Any], tuple[tuple[str, int], Any, float]] = {}
+"""By workflow and query, the last answer, the point of its history that it is at least as new as, and when it came."""
 
 
 async def _point(handle: WorkflowHandle[Any, Any]) -> tuple[str, int]:
