@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import json
 import re
@@ -26,7 +25,7 @@ from activities.clock import ServerClock
 from activities.kube.client import Kube, Object
 from activities.kube.looks import NODES
 from activities.temporal.workflows import tell
-from activities.watch.follow import Follow
+from activities.watch.follow import Follow, run_for
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position
 from resources.calls.machine_config import ConfigNews, ConfigsCursor, NodesNews, WatchConfigsInput
@@ -68,12 +67,7 @@ class ConfigWatchActivities(Activities):
         kube = await self.deps.clusters.get(input.cluster)
         dialect = DIALECTS[self.deps.machine_configs(input.cluster).annotations]
         watch = ConfigsWatch(kube, self.deps.client, input, dialect, last_progress())
-        try:
-            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(input.duration.total_seconds()):
-                    await watch.run()
-        except ExceptionGroup as e:
-            raise e.exceptions[0] from None  # the group's own message says nothing
+        await run_for(input.duration, watch.run())
         return watch.cursor()
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from datetime import timedelta
 from typing import Any, Protocol
 
 from activities.kube.client import Kube, KubeError, Object
@@ -19,6 +20,16 @@ SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch o
 READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): the connection is half-open
 BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
 BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, until what is known counts as old
+
+
+async def run_for(duration: timedelta, watch: Coroutine[Any, Any, None]) -> None:
+    """Runs a watch for so long. Returns early when the activity is cancelled. Raises the first error of its tasks."""
+    try:
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            async with asyncio.timeout(duration.total_seconds()):
+                await watch
+    except ExceptionGroup as e:
+        raise e.exceptions[0] from None  # the group's own message says nothing
 
 
 class Follower(Protocol):

@@ -26,7 +26,7 @@ from activities.kube.facts import digest, project
 from activities.kube.looks import NODES
 from activities.kube.whose import Rival, provider_id_of, the_one
 from activities.temporal.vm_owners import all_machines, machines_of
-from activities.watch.follow import Follow
+from activities.watch.follow import Follow, run_for
 from activities.watch.labels import LabelWriter
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position
@@ -78,12 +78,7 @@ class WatchActivities(Activities):
         watch = NodeWatch(kube, self.deps.client, input, Position(input.cursor, former))
         if not (former or input.cursor.resource_version):
             await watch.remember()
-        try:
-            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-                async with asyncio.timeout(input.duration.total_seconds()):
-                    await watch.run()
-        except ExceptionGroup as e:
-            raise e.exceptions[0] from None  # the group's own message says nothing
+        await run_for(input.duration, watch.run())
         return watch.cursor.cursor()
 
 
