@@ -41,7 +41,7 @@ def follow(reservations: Mapping[str, Reservation], view: ConfigPoolView, now: d
     for name, reservation in reservations.items():
         node = nodes.get(name)
         if node is None or node.uid != reservation.uid:
-            told.append(Happening(time=now, reason="ConfigNodeGone", message=_gone(name, reservation)))
+            told.append(gone(name, reservation, now))
             continue
         reservation = _seen(reservation, node)
         if _over(reservation, node, target, now):
@@ -59,8 +59,10 @@ def follow(reservations: Mapping[str, Reservation], view: ConfigPoolView, now: d
     return Followed(kept, told, finished)
 
 
-def _gone(name: str, reservation: Reservation) -> str:
-    return f"{name} is gone, or is no longer the pool's; it was to have {reservation.config}"
+def gone(name: str, reservation: Reservation, now: datetime) -> Happening:
+    """What is told of a reserved node that is the pool's no longer."""
+    words = f"{name} is gone, or is no longer the pool's; it was to have {reservation.config}"
+    return Happening(time=now, reason="ConfigNodeGone", message=words)
 
 
 def _seen(reservation: Reservation, node: ConfigNode) -> Reservation:

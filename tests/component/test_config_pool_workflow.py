@@ -136,6 +136,18 @@ async def test_nodes_come_and_go_and_more_may_begin(configs: Configs) -> None:
     assert configs.having("v1") == ["n1", "n2", "n3", "new"]
 
 
+async def test_a_node_goes_while_it_is_given_its_config(configs: Configs) -> None:
+    """The call finds it gone: its place is free, and the pool says so as if a look had shown it."""
+    configs.pool(maxUnavailable=1)
+    configs.put(*old_nodes(2))
+    configs.goes = {"n0"}
+    await configs.start()
+    assert (await configs.noted("ConfigNodeGone")).startswith("n0 is gone")
+    await configs.updated()
+    assert [n.name for t in configs.of("target_config_nodes") for n in t.nodes] == ["n0", "n1"]
+    assert "ConfigNodeGone" in [h.reason for h in (await configs.result()).steps]
+
+
 async def test_a_new_run_goes_on_where_the_former_was(configs: Configs) -> None:
     configs.pool(maxUnavailable=1)
     configs.put(*old_nodes(2))

@@ -85,6 +85,8 @@ class Configs:
         self.synced = SyncOutput()
         self.degrades: set[str] = set()
         """Nodes whose daemons fail with v1."""
+        self.goes: set[str] = set()
+        """Nodes that go just before they are given a config."""
         self.stands = False
         """Whether daemons do nothing."""
         self.worst = 0
@@ -171,6 +173,8 @@ class Configs:
 
     @activity.defn
     async def target_config_nodes(self, input: TargetInput) -> TargetOutput:
+        for name in self.goes & {n.name for n in input.nodes}:
+            self.nodes.pop(name, None)
         gone = [n.name for n in input.nodes if n.name not in self.nodes]
         for wanted in input.nodes:
             node = self.nodes.get(wanted.name)

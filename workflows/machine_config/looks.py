@@ -69,7 +69,7 @@ async def look(pool: ConfigPoolEntity) -> None:
         match step:
             case GiveConfig():
                 steps.append(Happening(time=now, reason=step.reason, message=step.message))
-                await _attempt(pool, _give(pool, step))
+                steps += await _attempt(pool, _give(pool, step)) or []
             case SetUpdateTaint():
                 await _attempt(pool, _taint(pool, step))
             case FindOwners():
@@ -178,8 +178,9 @@ def _take(pool: ConfigPoolEntity, view: ConfigPoolView, now: datetime) -> list[H
 # -- acting -----------------------------------------------------------------------------------------------------------
 
 
-async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> None:
-    """Gives nodes a config. The reservation comes first: whatever becomes of the call, they count from now on."""
+async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> list[Happening]:
+    """Gives nodes a config. The reservation comes first: whatever becomes of the call, they count from now on, but for
+    those that are gone: their places are free."""
     s, now = pool.s, workflow.now()
     s.reservations |= {n.name: Reservation(n.uid, step.config, now) for n in step.nodes}
     if not step.again:
@@ -196,10 +197,13 @@ async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> None:
         queue=pool.in_cluster,
         summary=f"give {some(len(step.nodes), 'node')} ({named([n.name for n in step.nodes])}) {step.config}",
     )
-    for name in output.gone:
-        s.reservations.pop(name, None)
     for name, why in sorted(output.refused.items()):
         pool.note_news("ConfigNodeRefused", f"{name} was not given {step.config}: {why}")
+    freed = [(name, s.reservations.pop(name)) for name in output.gone if name in s.reservations]
+    gone = [follow.gone(name, reservation, workflow.now()) for name, reservation in freed]
+    for happening in gone:
+        pool.note(happening.reason, happening.message)
+    return gone
 
 
 async def untaint(pool: ConfigPoolEntity) -> None:
