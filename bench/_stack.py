@@ -251,7 +251,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def _cpu_seconds(pid: int, children: dict[int, list[int]]) -> float:
-    """Of a process with its children: those that run, and those that have ended."""
+    """Processor seconds of a process with its children: those that run, and those that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return own + sum(_cpu_seconds(child, children) for child in children.get(pid, ()))

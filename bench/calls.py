@@ -47,8 +47,8 @@ from workflows.machine import MachineWorkflow
 
 GOAL = 12
 MCM = 9
-"""Of machine-controller-manager-provider-aws: DescribeImages, RunInstances, the waits for what they made, and what
-deletes it."""
+"""Calls of machine-controller-manager-provider-aws: DescribeImages, RunInstances, the waits for what they made, and
+what deletes it."""
 IDLE = 24.0
 """Seconds in which no machine does anything: its calls are those of the account's watch, three small reads. As many a
 second are taken from those of the deletion, as nothing tells them from a machine's own."""
@@ -63,14 +63,14 @@ class Found:
 
     @property
     def calls(self) -> float:
-        """Of one life."""
+        """Calls of one life."""
         return sum(self.lives.values()) / self.machines
 
 
 @dataclass
 class Report:
     cloud: str
-    """By its name in the settings."""
+    """Its name in the settings."""
     found: list[Found] = field(default_factory=list)
 
 

@@ -58,7 +58,7 @@ class CreateMachineRequest(MachineRequest):
     compressed: bool = False
     """It came compressed by gzip, and goes to the cloud so, for which the limit on its size counts then."""
     annotations: Mapping[str, str] = Field(default_factory=dict)
-    """Of the node template, those that the driver reads (resources.clouds.Provider.annotations)."""
+    """Those of the node template that the driver reads (resources.clouds.Provider.annotations)."""
     token: str
     """Idempotency token: the same token and the same request never make a second VM."""
 

@@ -76,7 +76,7 @@ class ErrorInfo(Value):
     provider_code: Key = ""
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
     account_id: Key = ""
-    """Of a creation: the account in which it may have made a VM all the same."""
+    """The account in which a creation that failed may have made a VM all the same."""
     silent: Word = ""
     """Who did not answer, `API` (the Kubernetes API server) or `cloud`; "": somebody answered, or it is not known."""
 

@@ -28,7 +28,7 @@ _NOT = {
     "dict": "not a mapping: write fields, each as `name: value`",
     "model": "not a mapping: write fields, each as `name: value`",
 }
-"""By how pydantic's types of errors begin: `int_type`, `int_parsing`, `model_attributes_type`."""
+"""Words by how pydantic's types of errors begin: `int_type`, `int_parsing`, `model_attributes_type`."""
 _BOUNDS = {
     "greater_than": ("gt", "must be more than"),
     "greater_than_equal": ("ge", "must be at least"),

@@ -59,7 +59,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
     },
     "Secret": {"immutable": "`hostler apply` writes the Secret without it, so that it can be changed"},
 }
-"""By model: the field, and why it does nothing; "" where that is not worth a word."""
+"""Fields by model, and why each does nothing; "" where that is not worth a word."""
 
 
 def kind_elsewhere(kind: str) -> str:

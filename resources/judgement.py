@@ -71,7 +71,7 @@ def annotation_keys(given: Mapping[str, str], path: str) -> Mistakes:
 
 
 def preserve(given: Mapping[str, str], path: str) -> Mistakes:
-    """Of annotations that ask for a preservation (seed 003, point 3)."""
+    """Judges annotations that ask for a preservation (seed 003, point 3)."""
     value = given.get(PRESERVE_ANNOTATION)
     known = tuple(map(str, PreserveValue))
     if value is not None and value not in (*known, AUTO_PRESERVED):

@@ -173,7 +173,7 @@ OF_CLOUD: Mapping[type[Manifest], Callable[[dict[str, Any], str, Judged], None]]
     WorkerPool: judge_worker_pool,
     Infrastructure: judge_infrastructure,
 }
-"""By kind: what judges the parts of it whose fields depend on the cloud."""
+"""What judges the parts of each kind whose fields depend on the cloud."""
 
 
 class ManifestError(ValueError):

@@ -6,7 +6,7 @@ import re
 
 API_VERSION = "machine.sapcloud.io/v1alpha1"
 OWN_API_VERSION = "hostler.io/v1alpha1"
-"""Of kinds that are neither Gardener's nor OpenShift's."""
+"""The version of kinds that are neither Gardener's nor OpenShift's."""
 
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"

@@ -45,7 +45,7 @@ CONTROL_PLANE = OwnerKind(
     "ControlPlaneMachineSet", "controlplane", "ControlPlaneWorkflow", "controlplane", only="cluster"
 )
 KINDS: dict[str, OwnerKind] = {kind.manifest: kind for kind in (POOL, CONTROL_PLANE)}
-"""By their manifests' kinds."""
+"""Kinds of owners by their manifests' kinds."""
 
 
 def _known(kind: str) -> str:

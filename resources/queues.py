@@ -20,9 +20,9 @@ class Queue:
     per_account: float | None = None
     """Activities a second for each cloud account, as the settings want it."""
     provider: str = ""
-    """Of a cloud's queue: the cloud's name in the settings."""
+    """The cloud's name in the settings, of a cloud's queue."""
     accounts: tuple[str, ...] | None = None
-    """Of a queue for some accounts of its cloud alone: patterns of their keys."""
+    """Patterns of the accounts' keys, of a queue for some accounts of its cloud alone."""
 
     def takes(self, account: str) -> bool:
         """Whether it is this account's own. Secrets' names are lower-case, so case does not count."""
@@ -56,7 +56,7 @@ class Routes:
 
     def __init__(self, settings: Settings) -> None:
         self._own: dict[str, list[Queue]] = {}
-        """By the queue that all accounts of a cloud share."""
+        """Accounts' own queues, by the queue that all accounts of a cloud share."""
         for queue in cloud_queues(settings):
             if queue.accounts:
                 shared = names.cloud_queue(queue.provider, settings.queue_prefix)

@@ -114,7 +114,7 @@ class AccountQueue(Section):
     """Keys of accounts, `<provider>/<scope>/<Secret's namespace>/<Secret's name>`, or shell patterns of them. None: the
     queue is polled on, and gets nothing new."""
     calls_per_second: float | None = Field(default=None, gt=0)
-    """Of the whole task queue, enforced by every server."""
+    """The most calls per second of the whole task queue, enforced by every server."""
 
 
 QueueName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]

@@ -58,7 +58,7 @@ def _strangers(model: type[BaseModel], given: Any, prefix: str) -> Iterator[tupl
 
 
 def _ignored(model: type[BaseModel]) -> dict[str, str]:
-    """By the model's own class and those that it is derived from."""
+    """What the model's own class ignores, and those that it is derived from."""
     return {k: words for kind in reversed(inspect.getmro(model)) for k, words in IGNORED.get(kind.__name__, {}).items()}
 
 

@@ -65,7 +65,7 @@ class SimulatorSettings(BaseModel):
     kube_port: int = Field(default=0, ge=0, le=65535)
     admin_port: int = Field(default=0, ge=0, le=65535)
     clouds: dict[str, CloudSettings] = Field(default_factory=every_cloud)
-    """By their names in Hostler's settings, such as aws: those that are served, each on a port of its own."""
+    """Those that are served, by their names in Hostler's settings, such as aws; each on a port of its own."""
     api_server_kubeconfig: str | None = Field(default=None, repr=False)
     """YAML of an administrator's kubeconfig, everything inline: kubelets join this cluster, whose controllers are its
     own. The simulator then has no Kubernetes API and no controllers."""
@@ -108,7 +108,7 @@ class Simulator:
         }
         """Clouds by name, e.g. aws; each is served on a port of its own."""
         self._cloud_of: dict[str, Cloud] = {}
-        """By the providerID of its VM."""
+        """The cloud of each Node, by the providerID of its VM."""
         for cloud in self.clouds.values():
             if cloud.service in self._saved:
                 cloud.load(self._saved.pop(cloud.service))

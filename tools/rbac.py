@@ -25,7 +25,7 @@ ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "nodes": ("nodes", ("cluster", "watch", "drain")),
     "all": ("all", ("cluster", "watch", "drain", "cloud", "secrets")),
 }
-"""By file: the account that it makes, and the roles that it binds to it."""
+"""The account that each file makes, and the roles that it binds to it."""
 CONFIGS = "machine-configs"
 """The file with what machine configs need, for all accounts with a role that needs it."""
 WORDS = {

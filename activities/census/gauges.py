@@ -48,7 +48,7 @@ class Answers(Generic[T]):
         """`shown` names the metrics that are made of the answers."""
         self._deps, self._query, self._kind, self._metrics = deps, query, kind, shown
         self._told: dict[str, T] = {}
-        """By workflow id."""
+        """What was told last, by workflow id."""
         self._silent: set[str] = set()
 
     async def ask(self, ids: list[str]) -> dict[str, T]:

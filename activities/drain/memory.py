@@ -47,7 +47,7 @@ class Memory(Model):
     pods: int = 0
     """The largest number of pods so far."""
     refused: dict[str, RefusedEviction] = Field(default_factory=dict)
-    """By the pod's uid, like the moves."""
+    """Refused evictions by the pod's uid, like the moves."""
     moves: dict[str, Move] = Field(default_factory=dict)
     shared: list[str] = Field(default_factory=list)
     """Claims of more than one pod."""

@@ -33,7 +33,7 @@ _CLASS_OF_CODE = {
     12: ErrorClass.INVALID,
     16: ErrorClass.AUTH,
 }
-"""By gRPC code, which the gateway passes on. All others pass: there is no leader, or no quorum."""
+"""Classes by gRPC code, which the gateway passes on. All others pass: there is no leader, or no quorum."""
 
 
 class EtcdError(Exception):

@@ -45,7 +45,7 @@ class LabelWriter:
         self._written: dict[str, str] = {}
         """Node uid to machine: our own change may come back after the next event."""
         self._troubles: dict[str, str] = {}
-        """By node name: what has been said."""
+        """What has been said, by node name."""
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._news = asyncio.Event()
 

@@ -35,7 +35,7 @@ _POWER = {
     "deallocated": VmState.STOPPED,  # also a spot VM that was taken away
 }
 _PROVISIONING = {"Creating": VmState.PENDING, FAILED: VmState.STOPPED}
-"""Of a VM without a power state: it has never run."""
+"""What a VM without a power state is: it has never run."""
 
 
 def get(arm: Arm, vm: str) -> Resource | None:

@@ -48,7 +48,7 @@ class GcpDriver:
         self._failed = Remembered[tuple[str, str], bool](MAX_REMEMBERED)
         """Request ids, with their project, whose operation has failed and was told of: the next one's turn is next."""
         self._together = Remembered[tuple[str, str], Together[Resource]](MAX_SESSIONS)
-        """By project and zone: the operations that are waited for."""
+        """The operations that are waited for, by project and zone."""
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         """Each call is one pass: it begins the insert, with a request id that follows from the token, or looks at the

@@ -74,13 +74,13 @@ class Work(NamedTuple):
     picture: Picture
     options: RenderOptions
     refused: Mapping[str, Acceptance]
-    """By uid: those that are wrong whatever pool they select, or select none."""
+    """Those that are wrong whatever pool they select, or select none, by uid."""
     pools: Mapping[str, list[str]]
-    """By uid, the names of the pools that each selects."""
+    """The names of the pools that each selects, by uid."""
     names: Mapping[str, dict[str, str]]
-    """By uid and pool, the MachineConfigs' names."""
+    """The MachineConfigs' names, by uid and pool."""
     links: Mapping[str, Mapping[str, Link]]
-    """By pool and uid."""
+    """The links of each pool's chain, by pool and uid."""
 
 
 def plan(picture: Picture, options: RenderOptions, now: datetime) -> ConfigChanges:

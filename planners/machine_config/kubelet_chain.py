@@ -68,8 +68,8 @@ def is_selected(pool: Obj, role: str) -> bool:
 def links(
     pool: Obj, theirs: Sequence[tuple[Obj, str, str]], picture: Picture, options: RenderOptions
 ) -> dict[str, Link]:
-    """By uid of the KubeletConfig. `theirs`: each with its MachineConfig's name, and why it is refused ("": it is
-    not)."""
+    """The links by uid of the KubeletConfig. `theirs`: each with its MachineConfig's name, and why it is refused
+    ("": it is not)."""
     pool_name = name_of(pool)
     if not is_selected(pool, pool_name):
         words = f"pool {pool_name} does not select {ROLE_LABEL}: {pool_name}, so it would not merge it; let it"

@@ -49,7 +49,7 @@ def said_names(config: Obj) -> dict[str, str]:
 
 
 Names = dict[str, dict[str, str]]
-"""By uid of the KubeletConfig, then by pool."""
+"""MachineConfigs' names by uid of the KubeletConfig, then by pool."""
 
 
 def assigned(wanted: Mapping[str, Sequence[str]], kubelet_configs: Sequence[Obj], configs: Sequence[Obj]) -> Names:

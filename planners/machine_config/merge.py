@@ -35,7 +35,7 @@ class MergeError(ValueError):
 
 
 def in_order(configs: Iterable[Obj], worker_first: bool = False) -> list[Obj]:
-    """By name; by role before that, if `worker_first`."""
+    """Sorts them by name; by role before that, if `worker_first`."""
     return sorted(configs, key=lambda c: (worker_first and role_of(c) != "worker", name_of(c)))
 
 

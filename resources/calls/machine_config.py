@@ -76,7 +76,7 @@ class PoolBrief(Value):
     """The rendered config that its nodes are to have; "": none has been rendered yet."""
     paused: bool = False
     generation: Count = 0
-    """Of the object, so that its workflow hears of each change."""
+    """The object's generation, so that its workflow hears of each change."""
 
 
 class ConfigTrouble(Value):

@@ -13,7 +13,7 @@ from resources.intents import Intent
 
 
 class PreserveValue(StrEnum):
-    """Of the annotation `node.machine.sapcloud.io/preserve`, and of a machine's own request (seed 003, point 3)."""
+    """A value of the annotation `node.machine.sapcloud.io/preserve`, or of a machine's request (seed 003, point 3)."""
 
     NOW = "now"
     WHEN_FAILED = "when-failed"
@@ -69,7 +69,7 @@ class PreserveRequest(Value):
     until: Instant | None = None
     """Until when, instead of `lasts`."""
     by_manifest: bool = False
-    """By the annotation of the machine's manifest, or of its pool's template: when that goes, so does the request."""
+    """Whether it was made by the annotation of the machine's manifest or of its pool's template: it goes with that."""
 
     @classmethod
     def of(cls, intent: PreserveIntent, time: datetime) -> Self:
@@ -90,7 +90,7 @@ class Release(Value):
     time: Instant
     """When it was asked for."""
     slot: bool = False
-    """By its pool, whose autoPreserveFailedMax was lowered: it ends what nobody has asked for, of a Failed machine."""
+    """Whether its pool ends it, whose autoPreserveFailedMax was lowered: what nobody asked for, of a Failed machine."""
     requested_by: Text = ""
     """Who asked."""
     reason: Text = ""
@@ -98,19 +98,19 @@ class Release(Value):
 
 
 class Preservation(Model):
-    """Of one machine; written by its workflow only."""
+    """The preservation of one machine; written by its workflow only."""
 
     own: PreserveRequest | None = None
     last_seen_node_value: Text = ""
     """The annotation as it was observed last, also an invalid one; it counts while the Node is missing."""
     node_uid: Key = ""
-    """Of the Node object that this was observed on."""
+    """The uid of the Node object that this was observed on."""
     cleared: Text = ""
     """The value of the annotation that we have removed, until the watch has seen it gone."""
     last: Text = ""
     """The Node's last value that was valid: an invalid one changes nothing."""
     source: PreservedBy = PreservedBy.NOBODY
-    """By what it is preserved: a (automatically, in a slot of its pool), u (somebody asked), or nothing."""
+    """What it is preserved by: a (automatically, in a slot of its pool), u (somebody asked), or nothing."""
     expiry_time: Instant | None = None
     """Preserved until then; None: not preserved."""
     since: Instant | None = None

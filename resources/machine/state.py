@@ -199,9 +199,9 @@ class UpdateTrouble(Value):
     message: Text
     """What went wrong, in words."""
     since: Instant
-    """Of the first failure of this reason in a row."""
+    """When the first failure of this reason in a row was."""
     time: Instant
-    """Of the last one."""
+    """When the last one was."""
     next_try: Instant | None
     """None: the driver cannot update a VM that runs, so it is not tried again."""
     resources: list[ResourceUpdate] = Field(default_factory=list)

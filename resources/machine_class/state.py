@@ -215,7 +215,7 @@ class TellUsersOutput(Value):
 class TellHeldInput(Value):
     cluster: Name
     held: dict[Key, UpdatesHeld]
-    """By Owner.user."""
+    """What is held, by Owner.user."""
 
 
 class ClassProgress(Value):

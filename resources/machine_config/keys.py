@@ -113,7 +113,7 @@ TODAY = Dialect(DialectName.TODAY, GROUP)
 DIALECTS = {dialect.name: dialect for dialect in (SEED, TODAY)}
 
 HISTORIC_PREFIX = "node-configuration.v1.coreos.com"
-"""Of the keys that seed 004 calls historic: they are read, and never written."""
+"""The prefix of keys that seed 004 calls historic: they are read, and never written."""
 HISTORIC_CURRENT = f"{HISTORIC_PREFIX}/currentConfig"
 HISTORIC_TARGET = f"{HISTORIC_PREFIX}/targetConfig"
 HISTORIC_DESIRED = f"{HISTORIC_PREFIX}/desiredConfig"

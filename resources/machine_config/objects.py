@@ -380,4 +380,4 @@ class ControllerConfig(ConfigObject):
 CONFIG_MODELS: dict[str, type[ConfigObject]] = {
     model.KIND.kind: model for model in (MachineConfig, MachineConfigPool, KubeletConfig, ControllerConfig)
 }
-"""By kind."""
+"""Models by kind."""

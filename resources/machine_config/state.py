@@ -35,7 +35,7 @@ class Reservation(NamedTuple):
     """
 
     uid: Key
-    """Of the Node object: another one of the same name is another node."""
+    """The Node object's uid: another one of the same name is another node."""
     config: Name
     at: Stamp
     seen: Flag = False
@@ -162,7 +162,7 @@ class MachineConfigPoolState(Model):
 
     created: Instant | None = None
     uid: Key = ""
-    """Of the MachineConfigPool object that was seen last: another one of its name has another story."""
+    """The uid of the MachineConfigPool object that was seen last: another one of its name has another story."""
     generation: Count = 0
     target: Name = ""
     """The rendered config that every node is to have, as it was seen last."""
@@ -178,9 +178,9 @@ class MachineConfigPoolState(Model):
     version: Count = 0
     """The resourceVersion of that look: an older one decides nothing."""
     reservations: dict[Name, Reservation] = Field(default_factory=dict)
-    """By node."""
+    """What was given to nodes and counts until a look shows it, by node."""
     drains: dict[Name, ConfigDrain] = Field(default_factory=dict)
-    """By node."""
+    """Drains and uncordons under way, by node."""
     selections: list[MachineSelection] = Field(default_factory=list)
     """What the cluster's config pools select by machines."""
     machines: Packed = Field(default_factory=dict)
@@ -190,7 +190,7 @@ class MachineConfigPoolState(Model):
     owners: dict[Name, Key] = Field(default_factory=dict)
     """The owners of machines that are to be borrowed, as `Owner.listed`; "" for one that belongs to nobody."""
     loans: dict[Name, Loan] = Field(default_factory=dict)
-    """By machine."""
+    """Machines that were lent by their owners, by machine."""
     returning: dict[Name, Key] = Field(default_factory=dict)
     """Machines that are given back, with their owner, until that has taken it."""
     story: ConfigStory | None = None

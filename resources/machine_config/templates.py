@@ -11,7 +11,7 @@ SHIPPED = "templates"
 """The package whose folders are the templates."""
 FILES_MOST = 5000
 BYTES_MOST = 8 << 20
-"""Of all templates together; upstream has 217 files of 1 MiB."""
+"""The most bytes of all templates together; upstream has 217 files of 1 MiB."""
 
 
 class TemplatesError(ValueError):

@@ -61,7 +61,7 @@ class Kubelets:
         self._knobs = list(knobs)
         self._running: dict[str, _Running] = {}
         self._disks: dict[str, _Disk] = {}
-        """By providerID, which names the cloud: two clouds may give the same instance id."""
+        """Disks by providerID, which names the cloud: two clouds may give the same instance id."""
         self._resumable: set[str] = set()
         self._numbers = 0
         self._pool: ConnectionPool | None = None

@@ -49,7 +49,7 @@ PARTS: dict[tuple[str, str], Callable[[Provider], type[BaseModel] | None]] = {
     ): lambda p: p.openshift,
     ("Infrastructure", "spec"): lambda p: p.workers.infrastructure if p.workers else None,
 }
-"""By kind and path: what depends on the cloud, and its model."""
+"""What depends on the cloud, by kind and path, and its model."""
 STATUS = "status"
 ROOTS: dict[str, type[BaseModel]] = {**KINDS, "Settings": Settings}
 VERSIONS = {

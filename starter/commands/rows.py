@@ -100,7 +100,7 @@ class Listing(Generic[T]):
     doubts: Callable[[list[T]], Awaitable[str]] | None = None
     """Says what speaks against the table, where something does; it is a warning before the table."""
     missing: list[str] = field(default_factory=list)
-    """Of things that were named and are not there: why, after `find`. The others are shown, as kubectl does it."""
+    """Why things that were named are not there, after `find`. The others are shown, as kubectl does it."""
 
     def row(self, thing: T, labels: Mapping[str, str]) -> Row:
         cells = {c.name: c.value(thing) for c in self.columns} | dict(labels)

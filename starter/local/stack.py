@@ -81,7 +81,7 @@ class Ports:
     health: int = field(default=8081, metadata={"flag": "--health-port", "serves": "the worker's health"})
     metrics: int = field(default=9464, metadata={"flag": "--metrics-port", "serves": "the worker's metrics"})
     clouds: Mapping[str, int] = field(default_factory=lambda: {the_first(): simulations()[the_first()].port})
-    """By the clouds' names in the settings: those that are simulated."""
+    """Ports of the clouds that are simulated, by the clouds' names in the settings."""
 
     @staticmethod
     def any(*clouds: str) -> Ports:

@@ -23,7 +23,7 @@ class OwnerlessVms:
     """Where the machine's VM may be, and which VMs there have no owner."""
 
     accounts: dict[str, Account]
-    """By key."""
+    """Accounts by key."""
     made_in: str
     """The key of the account that the machine's VM was made in."""
     vms: list[OwnedVm]

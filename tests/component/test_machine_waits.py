@@ -42,7 +42,7 @@ def _time(s: MachineState) -> datetime:
 
 
 async def test_throttled_machines_spread(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Of six machines that fail at the same moment, no two try again in the same tenth of a second, and the waits grow;
+    """No two of six machines that fail at the same moment try again in the same tenth of a second, and the waits grow;
     one that has got its VM starts over with the next error."""
     machines.stubs.always["create_machine"] = classified(ErrorClass.THROTTLED, "RequestLimitExceeded", last=True)
     handles = [await machines.start(machines.new_state(f"m-{n}")) for n in range(COUNT)]

@@ -101,7 +101,7 @@ async def test_nothing_of_a_revision_comes_to_be_before_it_is_approved(pool: Poo
 
 
 async def test_one_approval_is_for_one_revision(pool: Pool) -> None:
-    """By signal, as from the rollout's own workflow: it means that revision, and none that came meanwhile."""
+    """A signal, as from the rollout's own workflow, means that revision, and none that came meanwhile."""
     await rolls(pool, **APPROVAL)
     await pool.waits("Approval")
     await pool.until_told(2, lambda s: s.waits)

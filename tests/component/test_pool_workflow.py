@@ -235,7 +235,7 @@ async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: 
 
 
 async def test_a_name_that_was_used_is_not_used_again(pool: Pool) -> None:
-    """By chance the pool picks the name of a machine that is gone."""
+    """The pool picks by chance the name of a machine that is gone."""
     gate = pool.calls.hold("start_machines")
     await pool.start(spec(1))
     await eventually(lambda: asyncio.sleep(0, pool.started()), what="a start")

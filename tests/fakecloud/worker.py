@@ -36,7 +36,7 @@ class FakeImage(Manifest):
 
 class FakeInfrastructure(WorkerInfrastructure):
     networks: dict[Name, Key]
-    """By zone."""
+    """Networks by zone."""
     machine_images: list[FakeImage]
 
 

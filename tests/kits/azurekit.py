@@ -76,7 +76,7 @@ class AzureCloud(InALoop):
         return {k: v for k, v in {**azure_spec(), **changes}.items() if v is not None}
 
     def living(self, uid: str) -> list[str]:
-        """By name, as a providerID has it."""
+        """The living VMs of an owner, by name as a providerID has it."""
         return [vm.name for vm in self.do(self.arm.machines) if vm.tags.get(KEY_UID) == uid]
 
     def left(self, uid: str) -> dict[str, list[str]]:

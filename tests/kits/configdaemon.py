@@ -129,10 +129,10 @@ class Daemons:
     def __init__(self, kube: KubeTarget, first: str, keys: Dialect = SEED) -> None:
         self.kube, self.first, self.keys = kube, first, keys
         self.knobs: dict[str, Knobs] = {}
-        """By Node; `usual` for the others."""
+        """Knobs by Node; `usual` for the others."""
         self.usual = Knobs()
         self.of: dict[str, Daemon] = {}
-        """By the Node's uid."""
+        """Daemons by the Node's uid."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.failed: list[BaseException] = []
 
@@ -278,7 +278,7 @@ class Referee:
         self.breaches: list[Breach] = []
         self.targeted = 0
         self.most: dict[str, int] = {}
-        """By pool, the most that were unavailable at once when a Node was targeted."""
+        """The most of each pool that were unavailable at once when a Node was targeted."""
         self.version = ""
         self.caught_up = asyncio.Event()
 

@@ -28,7 +28,7 @@ IMAGE = "projects/debian-cloud/global/images/family/debian-12"
 
 
 def key_credentials(n: int = 0, **changes: Any) -> service_account.Credentials:
-    """Of a service account's key, as the SDK makes them of the file that a person downloads."""
+    """Credentials of a service account's key, as the SDK makes them of the file that a person downloads."""
     info = {**json.loads(World().service_accounts[n].key_file()), **changes}
     scopes = ["https://www.googleapis.com/auth/cloud-platform"]
     return service_account.Credentials.from_service_account_info(info, scopes=scopes)

@@ -129,7 +129,7 @@ async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> 
 
 FRESH = 5.0
 _answers: dict[tuple[str, Any], tuple[tuple[str, int], Any, float]] = {}
-"""By workflow and query, the last answer, the point of its history that it is at least as new as, and when it came."""
+"""The last answer by workflow and query, the point of its history that it is at least as new as, and when it came."""
 
 
 async def _point(handle: WorkflowHandle[Any, Any]) -> tuple[str, int]:

@@ -272,7 +272,7 @@ class Machines:
             names.drain_queue(prefix, prefix): [stubs.drain],
             names.workflow_queue(prefix): [stubs.report, stubs.ask],
         }
-        """By their task queue."""
+        """Activities by their task queue."""
         self.workers: dict[str, Worker] = {}
         """Workers of activities; one that a test shuts down no longer polls, and another may come."""
         self.seq = 0

@@ -44,7 +44,7 @@ async def test_from_birth_to_the_last_disk(temporal: WorkflowEnvironment) -> Non
 
 
 def sizes(stack: Stack) -> dict[str, str]:
-    """Of the VMs that are there, by machine."""
+    """The sizes of the VMs that are there, by machine."""
     vms = stack.simulator.call(lambda: AZURE.simulated(stack).machines())
     return {vm.tags["hostler.io-machine"]: vm.instance_type for vm in vms}
 

@@ -39,7 +39,7 @@ async def test_from_birth_to_the_last_disk(temporal: WorkflowEnvironment) -> Non
 
 
 def machine_types(stack: Stack) -> dict[str, str]:
-    """Of the VMs that are there, by name."""
+    """The machine types of the VMs that are there, by name."""
     instances = GCP.simulated(stack)._instances.records.values()
     return {i.name: i.machine_type.rsplit("/", 1)[-1] for i in instances if i.gone_at is None}
 

@@ -56,7 +56,7 @@ EXTREME: dict[Any, list[tuple[Any, Any]]] = {
     ],
     Any: [({"x": "x" * 3_000_000}, None)],
 }
-"""By type: what no field may accept as it is, and what may become of it; None: it is refused."""
+"""What no field may accept as it is, by type, and what may become of it; None: it is refused."""
 
 
 def models() -> Iterator[type]:

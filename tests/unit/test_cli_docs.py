@@ -11,7 +11,7 @@ PAGES = {
     "docs/simulator.md": "hostler simulator faults add",
     "docs/machine-configs.md": "hostler mc render",
 }
-"""By page: one of the commands on it."""
+"""One of the commands on each page."""
 
 
 @pytest.mark.parametrize(("page", "one"), PAGES.items(), ids=PAGES)

@@ -135,7 +135,7 @@ async def test_an_api_that_is_down_is_told_under_its_cluster_alone(monkeypatch: 
 
 
 async def test_an_api_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the doctor and by `get nodes`."""
+    """Neither the doctor nor `get nodes` waits."""
     monkeypatch.setattr(sdk_kube, "PATIENCE", 0.01)
     kube: Any = SimpleNamespace(name="prod", server="https://prod", get=lambda *_, **__: asyncio.sleep(60))
     assert await sdk_kube.soon(kube, asyncio.sleep(0, "answer")) == "answer"

@@ -262,6 +262,16 @@ def module_of(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+FRAGMENT = re.compile(r'^\s*"""(?:By|Of) ', re.MULTILINE)
+
+
+def test_a_docstring_begins_with_its_subject() -> None:
+    """A reader who sees one alone, in an editor or in a page, has to know what it is about."""
+    pages = [p for p in ROOT.rglob("*.py") if not {".venv", ".cache", "build"} & {*p.relative_to(ROOT).parts}]
+    assert [str(p.relative_to(ROOT)) for p in pages if FRAGMENT.search(p.read_text())] == []
+    assert FRAGMENT.search('    """By node."""')
+
+
 def test_no_circles() -> None:
     every = {module_of(f): f.read_text() for room in MAY for f in files(room)}
     assert not circle(arrows(every))

@@ -57,7 +57,7 @@ def test_what_a_pool_lends(observed: ObservedPool, replicas: int, most: int, wor
 
 
 def test_a_rollout_counts_lent_machines_as_unavailable() -> None:
-    """Of three with one unavailable at most, one is lent: no other one is replaced until it is back."""
+    """One of three is lent, with one unavailable at most: no other one is replaced until it is back."""
     rolling = Rollout(revision=2, began=NOW, progress_at=NOW, old_left=3)
     limits = spec(3, surge=0, unavailable=1)
     made = plan(pool(R, R, R, revision=2, rollout=rolling), limits, NOW)

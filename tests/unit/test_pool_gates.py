@@ -275,7 +275,7 @@ def test_nothing_is_made_of_a_revision_that_nobody_has_approved(
 
 
 def test_an_approval_is_asked_for_though_nothing_old_is_left() -> None:
-    """Of a pool that sleeps, or whose machines are gone: it stays without machines of that revision until then."""
+    """It asks while it sleeps or its machines are gone as well: it stays without any of that revision until then."""
     settings = spec(2, approval=APPROVAL)
     for none in (settings.model_copy(update={"hibernated": True}), settings):
         asked = progress.follow(ObservedPool({}, 2, None, approved=1), none, NOON)

@@ -325,7 +325,7 @@ def test_a_finished_pool_is_left_alone(seed: int) -> None:
 @many
 @given(SEEDS)
 def test_a_failed_machine_that_is_not_replaced_has_a_wait_that_says_why(seed: int) -> None:
-    """By the pool's summary, which is all that `hostler describe machine` asks for."""
+    """The pool's summary says it, which is all that `hostler describe machine` asks for."""
     observed, spec = any_pool(seed)
     observed = replace(observed, rollout=progress.follow(observed, spec, EPOCH))
     made = plan(observed, spec, EPOCH)

@@ -129,7 +129,7 @@ def test_what_was_meant(manifest: dict[str, Any], words: str) -> None:
 
 
 def test_everything_of_a_file_is_said_at_once() -> None:
-    """Of every document, whatever else is wrong with it; and no other document is taken."""
+    """Every document is judged, whatever else is wrong with it, and no other one is taken."""
     wrong = put(put(MACHINE, "sepc", {}), "spec", None)
     assert lines(put(POOL, "spec.replica", 3), wrong, {"kind": "Machin"}, put(MACHINE, "spec.healthTimeout", "1x")) == [
         "f.yaml (document 2): Machine m-1: spec: Input should be a valid dictionary or instance of MachineSpec",

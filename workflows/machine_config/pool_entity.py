@@ -41,7 +41,7 @@ class ConfigPoolEntity(ConfigEntity):
         self.made: ConfigPlan | None = None
         """The plan that was made of it."""
         self.drain_calls: dict[str, DrainCall] = {}
-        """By node."""
+        """Calls for drains and uncordons under way, by node."""
         self.status_told: dict[str, Any] | None = None
         """The status that this run wrote last."""
         self.news_told: object = None

@@ -16,7 +16,7 @@ def _key(provider_id: str) -> str:
 
 
 def _indexed(provider_id: str) -> str:
-    """By the VM's name alone: of the two spellings, one has a location and the other has none. Visibility is asked for
+    """The VM's name alone: of the two spellings, one has a location and the other has none. Visibility is asked for
     whole values, so whoever has only the other one could not ask for one with a location."""
     return f"azure:///{provider_id.rsplit('/', 1)[-1].lower()}"
 

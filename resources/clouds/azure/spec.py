@@ -72,7 +72,7 @@ REALMS = {
         audience="https://management.chinacloudapi.cn",
     ),
 }
-"""By how the names of their locations begin. A place says where it is without any class."""
+"""Realms by how the names of their locations begin. A place says where it is without any class."""
 REALMS["usdod"] = REALMS["usgov"]
 
 

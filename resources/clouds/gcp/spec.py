@@ -45,7 +45,7 @@ class GcpDisk(Manifest):
     size_gb: Count | None = Field(default=None, ge=1)
     """GiB; null: the image's size."""
     interface: Literal["NVME", "SCSI"] | None = None
-    """Of a local SSD, which needs it."""
+    """The interface of a local SSD, which needs one."""
     image: Key | None = None
     """The image that it is made from, `projects/…/global/images/…`; a boot disk needs it."""
     encryption: GcpDiskEncryption | None = None

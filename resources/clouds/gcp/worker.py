@@ -46,7 +46,7 @@ class GcpWorkerVolume(Manifest):
     """What all disks have besides size and type."""
 
     interface: Literal["NVME", "SCSI"] | None = None
-    """Of local SSDs (volumes of type SCRATCH), which need it."""
+    """The interface of local SSDs (volumes of type SCRATCH), which need one."""
     encryption: GcpDiskEncryption | None = None
     """The key that disks are encrypted with; local SSDs have none."""
 

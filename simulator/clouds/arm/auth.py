@@ -54,7 +54,7 @@ class ArmAuthenticator:
     def __init__(self, world: World) -> None:
         self._world = world
         self.clients = {p.client_id: _client(p) for p in world.principals}
-        """By client id."""
+        """Clients by client id."""
         self.tokens: dict[str, Token] = {}
         self.lifetime = LIFETIME
         """Seconds that the next tokens are good for."""
@@ -102,7 +102,7 @@ class ArmAuthenticator:
         return self._issue(client_id)
 
     def by_assertion(self, tenant: str, client_id: str, assertion: str) -> str:
-        """By a federated token, or by a JWT that a certificate of the application has signed."""
+        """Logs in by a federated token, or by a JWT that a certificate of the application has signed."""
         client = self._client(tenant, client_id)
         if not _one_of(client.federated_tokens, assertion) and not _signed(client.certificates, assertion, client_id):
             raise EntraError(

@@ -92,7 +92,7 @@ class Machines:
         self._disks = disks
         self.store: ArmStore[Machine] = ArmStore(context, VMS)
         self.gone: dict[str, Gone] = {}
-        """By vmId."""
+        """VMs that are gone, by vmId."""
         self.changed: Callable[[Machine, bool], None] = lambda machine, gone: None
 
     def named(self, vm: str) -> Machine | None:

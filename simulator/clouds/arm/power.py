@@ -34,7 +34,7 @@ class MachinePower:
         return Answer(body=self._machines.view(self._find(call)))
 
     def list_machines(self, call: ArmCall) -> Answer:
-        """Of a group: without any state of power, which Azure adds to single scale sets alone."""
+        """Lists a group's VMs without any state of power, which Azure adds to single scale sets alone."""
         for name in ("$filter", "$expand"):
             if name in call.query:
                 raise unsupported(f"{name} of this listing")

@@ -63,7 +63,7 @@ class Ec2Authenticator:
         }
         """Keys by access key id; somebody who rotates one adds another and deletes it."""
         self.sessions: dict[str, Session] = {}
-        """By access key id."""
+        """Sessions by access key id."""
         self.longest_session: float | None = None
         """Seconds that a session lasts at most, whatever was asked for."""
 

@@ -32,7 +32,7 @@ class ClientTokens:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.launches: dict[str, Launch] = {}
-        """By account and token."""
+        """Launches by account and token."""
 
     def bind(self, params: Params) -> Launch | None:
         """The launch that this call is or repeats; None for a call without a token.

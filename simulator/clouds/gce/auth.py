@@ -44,7 +44,7 @@ class GceAuthenticator:
             for a in world.service_accounts
         }
         self.sessions: dict[str, Session] = {}
-        """By token."""
+        """Sessions by token."""
         self.disabled: set[str] = set()
         """Ids of keys that somebody has taken away."""
 

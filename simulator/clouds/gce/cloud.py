@@ -277,7 +277,7 @@ class GceCloud(SimulatedCloud[GceVm]):
         self.settings.write(labels, {**labels.value, **tags})
 
     def _known(self, instance_id: str) -> Instance | None:
-        """By its id, also one that is gone; or by its name, by which people know it."""
+        """Finds an instance by its id, also one that is gone, or by its name, by which people know it."""
         records = self._instances.records
         named = (i for i in records.values() if i.name == instance_id and i.gone_at is None)
         return records.get(instance_id) or next(named, None)

@@ -97,5 +97,5 @@ def newest(source: Fingerprinted) -> Any:
 
 
 def fingerprint(value: Any) -> str:
-    """Of the content, as Google's: two equal values have the same one."""
+    """A fingerprint of the content, as Google's: two equal values have the same one."""
     return base64.b64encode(hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()[:8]).decode()

@@ -45,7 +45,7 @@ class Disks:
         self._operations = operations
         self._images = images
         self.records: dict[str, Disk] = {}
-        """By path."""
+        """Disks by path."""
 
     def lookup(self, path: str) -> Disk | None:
         """The disk if calls see it already."""

@@ -92,7 +92,7 @@ class Instances:
         self._context = context
         self._disks = disks
         self.records: dict[str, Instance] = {}
-        """By id; one that is gone stays for a while, behind the curtain."""
+        """Instances by id; one that is gone stays for a while, behind the curtain."""
         self.changed: Callable[[Instance], None] = lambda instance: None
 
     def living(self, path: str) -> Instance | None:

@@ -14,7 +14,7 @@ NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = re.compile(r"[\w-]{1,63}")
 LABEL_VALUE = re.compile(r"[\w-]{0,63}")
 MAX_LABELS = 64
-"""Of one resource (Compute Engine documentation, *Labels*)."""
+"""The most labels of one resource (Compute Engine documentation, *Labels*)."""
 MAX_TAGS = 64
 METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MAX_METADATA_VALUE = 256 * 1024

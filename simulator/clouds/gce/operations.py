@@ -68,7 +68,7 @@ class Operations:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.records: dict[str, Operation] = {}
-        """By path."""
+        """Operations by path."""
         self.half: Callable[[Operation], None] = lambda operation: None
         self.done: Callable[[Operation], None] = lambda operation: None
         self._user = "system"

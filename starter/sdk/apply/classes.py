@@ -105,7 +105,7 @@ class ClassPlanner:
     machines: Machines
     pools: Pools
     plans: dict[tuple[str, str], ClassPlan] = field(default_factory=dict)
-    """By cluster and name."""
+    """Plans by cluster and name."""
 
     async def add(self, cluster: str, name: str, manifest: MachineClass | None) -> None:
         """Adds a class. Nothing is known of one that is neither in a file nor running. Raises Refused in the class's

@@ -32,7 +32,7 @@ class RenderedPool:
     rendered: Json
     """The rendered MachineConfig."""
     sources: tuple[str, ...]
-    """Of which MachineConfigs, in which order."""
+    """The MachineConfigs that it was made of, in their order."""
     made: tuple[Json, ...]
     """The MachineConfigs that the templates and KubeletConfigs came to."""
     troubles: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class ConfigPoolListed:
     whole: dict[str, object]
     """The object as the API server has it."""
     phase: str = ""
-    """Of its workflow, as visibility has it; "": there is none."""
+    """Its workflow's phase, as visibility has it; "": there is none."""
     reason: str = ""
 
     @property

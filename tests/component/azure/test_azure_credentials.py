@@ -68,7 +68,7 @@ def test_a_certificate_that_cannot_be_read_is_an_auth_error_without_it(cloud: Az
 
 
 def test_a_managed_identity_logs_in_at_the_metadata_service(cloud: AzureCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the machine that the worker runs on: a Secret that names the subscription, or also which identity."""
+    """The identity of the machine that the worker runs on: a Secret names the subscription, or also which identity."""
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", cloud.endpoint)
     (managed,) = [c for c, client in cloud.arm.authenticator.clients.items() if client.managed]
     given, since = machine(cloud), mark(cloud)

@@ -144,7 +144,7 @@ def test_a_later_pass_whose_image_is_gone_clears_away_what_was_made(cloud: Azure
 
 
 def one_pass(cloud: AzureCloud, given: Given) -> Any:
-    """By a worker that knows nothing of the passes before."""
+    """Runs one pass by a worker that knows nothing of those before."""
     return cloud.driver_with(DriverSettings()).driver.create_machine(given.creation())
 
 

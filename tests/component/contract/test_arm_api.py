@@ -186,7 +186,7 @@ def test_disks_by_themselves_and_attached(azure: Served) -> None:
 
 
 def test_an_operation_goes_on_for_another_poller(azure: Served) -> None:
-    """By the continuation token, as in another process; and by Location as by Azure-AsyncOperation."""
+    """The continuation token is enough, as in another process; and Location as well as Azure-AsyncOperation."""
     azure.delays.create = azure.delays.terminate = 0.2
     body = azure.vm_body("vm1", azure.nic("vm1-nic").id)
     machines = azure.compute.virtual_machines

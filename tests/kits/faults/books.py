@@ -41,16 +41,16 @@ class Entry:
 
 
 class Books:
-    """Of one cloud, for all clusters on it."""
+    """The books of one cloud, for all clusters on it."""
 
     def __init__(self, stack: Stack) -> None:
         self.cloud, self.rules, self._call = stack.cloud, stack.tag_rules, stack.simulator.call
         self.entries: dict[str, Entry] = {}
-        """By the resource's id, also what is gone."""
+        """Entries by the resource's id, also of what is gone."""
         self.retagged: list[tuple[str, str]] = []
         """The uid and, in words, each change of a must-tag or of somebody's own."""
         self.most: Counter[str] = Counter()
-        """By machine, its VMs at the same time: those that are going count until they are gone."""
+        """The most VMs of each machine at the same time: those that are going count until they are gone."""
         self._power: dict[str, Power] = {}
         frame = stack.simulator.simulator.frame
         record = frame.record

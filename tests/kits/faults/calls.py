@@ -39,7 +39,7 @@ class Calls:
 
     def __init__(self, stack: Stack, faults: Sequence[CallFault], kill: Callable[[], None]) -> None:
         self.seen: Counter[str] = Counter()
-        """By operation."""
+        """How often each operation was called."""
         self._faults = list(faults)
         self._kill = kill
         self._doomed: set[str] = set()

@@ -105,7 +105,7 @@ async def class_life(stack: Stack) -> None:
 
 
 def fields(stack: Stack, tags: dict[str, str], changed: bool = False) -> dict[str, Any]:
-    """Of the class at this cloud: these tags, and another hot field as before, or changed."""
+    """Fields of the class at this cloud: these tags, and another hot field as before, or changed."""
     return SITES[stack.home].fields(tags, changed)
 
 

@@ -19,7 +19,7 @@ NODES = 4
 MOST = 2
 PATIENCE = 300.0
 _lives: dict[str, ConfigLife] = {}
-"""By cluster."""
+"""Lives by cluster."""
 
 
 @contextlib.asynccontextmanager

@@ -34,7 +34,7 @@ class Witness:
 
     states: list[MachineState] = field(default_factory=list)
     resources: dict[str, list[str]] = field(default_factory=dict)
-    """By kind, ids of what carries its uid at the cloud, and FOREIGN_TAG since then."""
+    """Ids of what carries its uid at the cloud, and FOREIGN_TAG since then, by kind."""
     touched: int | None = None
     """Number of the last call with which a user had labelled and annotated the Node with USER_KEY and cordoned it."""
     tainted: bool = False

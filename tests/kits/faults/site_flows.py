@@ -89,7 +89,7 @@ CALLS = {
         *("instances.setTags", "disks.list", "disks.setLabels", "instances.delete"),
     ),
 }
-"""By the cloud's name in the settings, the calls of a life that the covering subset strikes; a wrong one is noticed, as
+"""The calls of a life that the covering subset strikes, by the cloud's name in the settings; a wrong one is noticed, as
 it is never struck."""
 
 ELSEWHERE: dict[str, Flow] = {}

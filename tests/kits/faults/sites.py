@@ -17,7 +17,7 @@ HOPS = 3
 @dataclass(frozen=True)
 class Site:
     fields: Callable[[Tags, bool], dict[str, Any]]
-    """Of a provider spec: these tags on each kind of resource, and whether another hot field has changed."""
+    """Fields of a provider spec: these tags on each kind of resource, and whether another hot field has changed."""
     changed: Callable[[Stack, str], bool]
     """Whether a VM, by the last part of its providerID, has that other field changed."""
     throttled: str
@@ -70,4 +70,4 @@ SITES = {
     "azure": Site(_azure_fields, _azure_changed, "TooManyRequests", late="AllocationFailed"),
     "gcp": Site(_gcp_fields, _gcp_changed, "rateLimitExceeded", late="ZONE_RESOURCE_POOL_EXHAUSTED"),
 }
-"""By the cloud's name in the settings."""
+"""Sites by the cloud's name in the settings."""

@@ -240,7 +240,7 @@ async def killing(pool: Pool, image: str | None = None) -> AsyncIterator[None]:
     how many, would be up to how busy the computer is."""
 
     def living() -> dict[str, str]:
-        """By id, the machine of each."""
+        """The machine of each VM, by id."""
         found = [i for r in pool.instances() for i in r["Instances"] if image in (None, i["ImageId"])]
         alive = [i for i in found if i["State"]["Name"] in ("pending", "running")]
         named = {str(i["InstanceId"]): {t["Key"]: t["Value"] for t in i["Tags"]}["Name"] for i in alive}
