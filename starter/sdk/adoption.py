@@ -24,7 +24,7 @@ from resources.orphans import OwnedVm
 from resources.words import utc
 from starter.sdk import ownerless, owners
 from starter.sdk.apply.classes import own_annotations
-from starter.sdk.apply.plan import snapshot_of
+from starter.sdk.apply.machines import snapshot_of
 from starter.sdk.connection import Connection
 from starter.sdk.errors import Refused, translated
 from starter.sdk.machines.recorded import recorded

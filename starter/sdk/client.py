@@ -34,7 +34,7 @@ from starter.sdk.results import Adopted, Applied, Sent
 if TYPE_CHECKING:
     from resources.manifests import AnyManifest, ClusterManifest, MachineClass
     from resources.orphans import SweepReport
-    from starter.sdk.apply.plan import ApplyPlan
+    from starter.sdk.apply.steps import ApplyPlan
     from starter.sdk.classes import Classes
     from starter.sdk.clusters import Clusters
     from starter.sdk.control_plane.shelf import ControlPlanes

@@ -28,8 +28,8 @@ from resources.pool.manifest import MachineDeploymentSpec
 from starter.sdk.apply import worker_pool_diff
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.apply.control_planes import CONTROL_PLANE_KIND, ControlPlanePlan
-from starter.sdk.apply.plan import ApplyPlan, ApplyStep
 from starter.sdk.apply.pools import POOL_KIND, PoolPlan
+from starter.sdk.apply.steps import ApplyPlan, ApplyStep
 from starter.sdk.apply.worker_pools import WorkerPoolPlan
 from starter.sdk.classes import SOME
 from starter.sdk.client import HostlerClient

@@ -12,8 +12,8 @@ from resources.effects import Effect
 from resources.fleet.rehearsal import Rehearsal
 from resources.pool.intents import PoolQuestion
 from starter.sdk import parallel
-from starter.sdk.apply.plan import ApplyPlan
 from starter.sdk.apply.pools import PoolPlan
+from starter.sdk.apply.steps import ApplyPlan
 from starter.sdk.apply.worker_pools import WorkerPoolPlan, effect_of, field_effects, leaving
 from starter.sdk.errors import HostlerError
 from starter.sdk.fleet.rehearsal import deletes
