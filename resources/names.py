@@ -46,9 +46,11 @@ CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 
 UPDATE_CONCURRENCY_ANNOTATION = "hostler.io/update-concurrency"
-"""On a MachineClass: how many of its machines may be told of a change and not have finished it."""
+"""On a MachineClass, for its changes, and on a pool, for those of its template: how many of its machines may be told of
+a change and not have finished it."""
 UPDATES_AFTER_ANNOTATION = "hostler.io/updates-after"
-"""On a MachineClass: the class whose machines are updated before its own, as both share one budget."""
+"""On a MachineClass the class, on a pool the pool, whose machines are updated before its own, as both share one
+budget."""
 
 WORKER_POOL_LABEL = "hostler.io/worker-pool"
 """On what a WorkerPool is made of, in each zone a MachineDeployment and its MachineClass: the worker pool's name."""

@@ -1,4 +1,5 @@
-"""What a pool asks about its gates: how the pool before it stands, and what its maintenance windows come to."""
+"""What a pool asks about its gates: how the pool before it stands, whether that one's machines have the changed
+template, and what its maintenance windows come to."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from activities.boundary import NotYet
 from activities.temporal.classes import MUTE
 from resources.maintenance import Calendar, CalendarInput, coming
 from resources.names import pool_id
+from resources.owner import OwnerRef
 from resources.pool.gates import SAYS_WHY, PoolLook
 from resources.pool.intents import PoolSummary
 from resources.pool.state import Predecessor
@@ -41,12 +43,36 @@ class PoolActivities(Activities):
             raise NotYet(f"pool {input.pool}: {found.message}", LOOK_AGAIN)
         return found
 
-    async def _standing(self, input: PoolLook) -> Predecessor:
-        handle = self.deps.client.get_workflow_handle(pool_id(input.cluster, input.pool))
+    @activity.defn
+    async def await_templates(self, input: OwnerRef) -> None:
+        """Waits until no machine of a pool takes a changed template, or is yet to be told of it. A poller; a pool that
+        is gone or goes holds up nobody."""
         try:
-            summary: PoolSummary = await handle.query(
-                "summary", result_type=PoolSummary, reject_condition=QueryRejectCondition.NOT_OPEN
-            )
+            found = await self._summary(input.cluster, input.name)
+        except WorkflowQueryRejectedError:
+            return
+        except WorkflowQueryFailedError as e:
+            raise NotYet(f"pool {input.name} cannot answer: {e}", LOOK_AGAIN) from None
+        except RPCError as e:
+            if e.status == RPCStatusCode.NOT_FOUND:
+                return
+            if e.status in MUTE:
+                raise NotYet(f"pool {input.name} does not answer", LOOK_AGAIN) from None
+            raise
+        if found.template_busy and not found.deleted:
+            words = f"{found.template_busy} of pool {input.name} come first, as they share one budget"
+            raise NotYet(f"machines are not told of the template yet: {words}", LOOK_AGAIN)
+
+    async def _summary(self, cluster: str, pool: str) -> PoolSummary:
+        handle = self.deps.client.get_workflow_handle(pool_id(cluster, pool))
+        found: PoolSummary = await handle.query(
+            "summary", result_type=PoolSummary, reject_condition=QueryRejectCondition.NOT_OPEN
+        )
+        return found
+
+    async def _standing(self, input: PoolLook) -> Predecessor:
+        try:
+            summary = await self._summary(input.cluster, input.pool)
         except WorkflowQueryRejectedError as e:
             if e.status == WorkflowExecutionStatus.COMPLETED:
                 return input.answer("it is gone", gone=True)

@@ -39,6 +39,12 @@ def to_tell(
     return telling.to_tell({n: Hearer(n in told, end, end is not None and now < end) for n, end in awaited}, limit, now)
 
 
+def busy(members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, now: datetime) -> int:
+    """How many machines are at work on it, or are yet to be told. One that was told and stays silent is not waited
+    for."""
+    return sum(end is None or now < end for end in _awaited(members, told, generation).values())
+
+
 def next_look(
     members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, now: datetime
 ) -> datetime | None:

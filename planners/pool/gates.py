@@ -12,10 +12,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from planners.fleet.steps import Wait
-from planners.pool.view import Draft, Gates, View
+from planners.fleet.template import pending
+from planners.pool.view import Draft, Gates, UpdateTurn, View
 from planners.words import some
 from resources.base import EARLIEST, LATEST, format_duration, later
 from resources.maintenance import Freeze, Opening, is_open, joined
+from resources.names import UPDATES_AFTER_ANNOTATION
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Consent, Gate, PoolState, Predecessor
 from resources.words import utc
@@ -87,6 +89,22 @@ def say_updates(draft: Draft) -> None:
     if waiting := view.observed.gates.updates:
         words = f"a hot update of {some(waiting)}"
         draft.waits += [w for w in _closed(view, words) if w.reason not in said]
+    if turn := view.observed.gates.turn:
+        words = f"Machines of pool {turn.pool} take their changed template first ({UPDATES_AFTER_ANNOTATION})"
+        draft.waits.append(Wait("UpdatesAfterPool", f"{words}, as both share one budget: {some(turn.waiting)} wait"))
+
+
+# -- the order of updates ----------------------------------------------------------------------------------------------
+
+
+def turn(s: PoolState) -> UpdateTurn | None:
+    """Whose machines take the newest template before these may; None: nobody's, they have it, or there is nobody to
+    tell."""
+    first = s.annotations.get(UPDATES_AFTER_ANNOTATION, "")
+    if not first or s.deleted or s.turn >= s.template:
+        return None
+    waiting = len(pending(s.members, s.template))
+    return UpdateTurn(first, waiting) if waiting else None
 
 
 # -- approval ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from planners.fleet.pace import CAP, LEAVING, of
 from planners.fleet.steps import Delete, GrantPreservation, Step, TakeSlots, Wait
@@ -19,6 +19,14 @@ from resources.machine.state import Phase
 from resources.maintenance import Calendar, Freeze, Opening
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Predecessor, Rollout
+
+
+class UpdateTurn(NamedTuple):
+    """Another pool's machines take a changed template first (hostler.io/updates-after)."""
+
+    pool: str
+    waiting: int
+    """How many of the own machines wait for that."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Gates:
     """How the pool stands that goes first."""
     updates: int = 0
     """How many machines have not taken the newest template, or have not been told of their class's change."""
+    turn: UpdateTurn | None = None
+    """The pool whose machines take a changed template before these may; None: there is none, or it has finished."""
 
 
 @dataclass(frozen=True)

@@ -88,14 +88,16 @@ def expand(pool: WorkerPool, replicas: Mapping[str, int] | None = None) -> Expan
         digest = rolling_hash(spec.provider, provider_spec, HASH).partition(":")[2][:DIGITS]
         name = pool_name(pool.metadata.name, zone)
         of_class = _class(pool, zone, f"{name}-{digest}", provider_spec, config, infrastructure, number)
-        if len(made) >= at_a_time:
-            of_class.metadata.annotations[UPDATES_AFTER_ANNOTATION] = made[-at_a_time].machine_class.metadata.name
         now = (replicas or {}).get(zone)
         wanted = min(max(now or 0, number.minimum), number.maximum)
         change = wanted if now != wanted else None
         before = made[-1] if made and spec.zone_strategy == "Sequential" else None
         node_labels = {**spec.labels, GARDENER_POOL_LABEL: pool.metadata.name, **plug.zone_labels(infrastructure, zone)}
         deployment = _deployment(pool, zone, name, of_class.metadata.name, number, change, node_labels, before)
+        if len(made) >= at_a_time:
+            first = made[-at_a_time]
+            of_class.metadata.annotations[UPDATES_AFTER_ANNOTATION] = first.machine_class.metadata.name
+            deployment.metadata.annotations[UPDATES_AFTER_ANNOTATION] = first.name
         made.append(ZonePlan(zone, deployment, of_class, number.minimum, number.maximum, wanted))
     return Expansion(tuple(made), tuple(_warnings(pool, zones)))
 
@@ -168,8 +170,8 @@ def _warnings(pool: WorkerPool, zones: list[str]) -> Iterator[str]:
         )
     if (limit := concurrency_of(pool.metadata.annotations)) < count:
         yield (
-            f"{UPDATE_CONCURRENCY_ANNOTATION}: {limit} over {count} zones: hot updates of VMs go from zone to zone, "
-            f"one after the other; labels, taints and timeouts reach 1 machine at a time in each zone, so {count}"
+            f"{UPDATE_CONCURRENCY_ANNOTATION}: {limit} over {count} zones: hot updates, of VMs and of labels, "
+            "taints and timeouts, go from zone to zone, one after the other"
         )
 
 

@@ -111,6 +111,11 @@ class FleetState(Model):
         """The newest revision; 0 before there is one."""
         return self.revisions[-1].counter if self.revisions else 0
 
+    @property
+    def hearing(self) -> dict[str, Member]:
+        """Members that can be told something: their workflows are started, and nobody has ended them."""
+        return {n: m for n, m in self.members.items() if n not in self.unstarted and n not in self.lost}
+
     def find(self, counter: int) -> Revision | None:
         """The revision; None if it is no longer kept, or never was the owner's."""
         return next((r for r in self.revisions if r.counter == counter), None)

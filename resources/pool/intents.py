@@ -49,7 +49,8 @@ class ResumeIntent(Intent):
     """The intent `resume`."""
 
     now: bool = False
-    """Whether not to wait for a maintenance window, nor for the pool before (rollsAfter)."""
+    """Whether not to wait for a maintenance window, nor for the pool before (rollsAfter,
+    hostler.io/updates-after)."""
     span: Duration = Field(default=timedelta(hours=4), gt=timedelta(0))
     """With `now`: for how long the pool is open."""
 
@@ -135,6 +136,9 @@ class PoolSummary(Value):
     older ones."""
     template_pending: Count = 0
     """Machines that have not taken the newest node template and timeouts."""
+    template_busy: Count = 0
+    """Those of them that are at work on it or yet to be told: for these another pool waits (hostler.io/updates-after).
+    """
     revisions: list[RevisionSummary] = Field(default_factory=list)
     """Oldest first."""
     waits: list[FleetWait] = Field(default_factory=list)

@@ -5,16 +5,17 @@ machinedeployment_types.go): its names and defaults, and what Hostler adds to it
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from resources.base import LONGEST_SECONDS, Count, Duration, Manifest, Name
+from resources.base import LONGEST_SECONDS, Count, Duration, Manifest, Name, cut
 from resources.effects import Effect
 from resources.machine.manifest import MachineTemplate, ObjectMeta
 from resources.maintenance import Maintenance
-from resources.names import is_label
+from resources.names import UPDATES_AFTER_ANNOTATION, is_label, is_name
 from resources.selectors import LabelSelector
 
 NAME_LENGTH = 51
@@ -209,6 +210,18 @@ class MachineDeploymentSpec(Manifest):
         return self
 
 
+def judge_updates_after(annotations: Mapping[str, str], pool: str) -> None:
+    """Raises ValueError, in words for people, where machines could not wait for those of the pool that is named."""
+    before = annotations.get(UPDATES_AFTER_ANNOTATION, "")
+    if before and not is_name(before):
+        wrong = f"{cut(before, 100)!r} is not the name of a pool"
+    elif before == pool:
+        wrong = "a pool cannot wait for itself"
+    else:
+        return
+    raise ValueError(f"annotation {UPDATES_AFTER_ANNOTATION}: {wrong}; name another one, or leave it out")
+
+
 class MachineDeployment(Manifest):
     """A pool: a number of machines from one template, which is kept up, rolled and repaired."""
 
@@ -224,6 +237,7 @@ class MachineDeployment(Manifest):
         before = self.spec.rolls_after
         if before is not None and before.pool == self.metadata.name:
             raise ValueError("spec.rollsAfter.pool: a pool cannot wait for itself; name another one, or leave it out")
+        judge_updates_after(self.metadata.annotations, self.metadata.name)
         return self
 
     @field_validator("metadata")

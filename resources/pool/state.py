@@ -140,6 +140,9 @@ class PoolState(FleetState):
     approved: Count = 0
     """The newest revision that needs no person's approval, or has it: what is made while a newer one waits for that. 0:
     an older worker has not kept it."""
+    turn: Count = 0
+    """The newest generation of the template for which the pool before has finished, or was not waited for
+    (hostler.io/updates-after)."""
     story: Count = 0
     """The newest revision whose rollout has been told, or is being told."""
 

@@ -342,6 +342,22 @@ POOL_WAITS: dict[str, Reason] = {
         ),
         worry="When that pool waits for a person, or was gone back to another class.",
     ),
+    "UpdatesAfterPool": Reason(
+        Kind.WAIT,
+        "Machines of another pool take a changed template first (annotation `hostler.io/updates-after`): both share "
+        "one budget, as the zones of a worker pool do where it is less than the zones.",
+        see="`hostler describe pool {pool}`: the message names that pool; its own page says how many of its machines "
+        "do not have the newest node template.",
+        by_itself=(
+            "Asks that pool every 5 s, and tells its own machines once none of the other's is at work on its change or "
+            "yet to be told, or the pool is gone. Those that are Failed or silent hold up nobody."
+        ),
+        do=(
+            "Look at the pool that the message names: it may be frozen, or outside its maintenance windows. To go on "
+            "without it: `hostler rollout resume {pool} --now`; for good: a larger `hostler.io/update-concurrency`."
+        ),
+        worry="When that pool waits for a person.",
+    ),
     "Frozen": Reason(
         Kind.WAIT,
         "Somebody has frozen the pool or its cluster, so no rollout and no hot update begins or continues.",

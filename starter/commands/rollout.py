@@ -270,9 +270,7 @@ def resume(
     names: OwnersArgument = None,
     now: Annotated[
         bool,
-        typer.Option(
-            "--now", help="Do not wait for a maintenance window, nor for the pool that goes first (rollsAfter)."
-        ),
+        typer.Option("--now", help="Do not wait for a maintenance window, nor for the pool that goes first."),
     ] = False,
     lasting: Annotated[
         str | None,

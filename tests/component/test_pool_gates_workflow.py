@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest_asyncio
 from lifekit import eventually
-from pools.workflow import Pool, begin, grown, new_pool, snapshot, spec
+from pools.workflow import DEAF, Pool, begin, grown, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
 
 from resources.fleet.rehearsal import Rehearsal
 from resources.machine_class.state import UpdatesHeld
 from resources.maintenance import Calendar, Freeze, FreezeIntent, Opening, Window
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION, UPDATES_AFTER_ANNOTATION
 from resources.pool.intents import PoolQuestion, ResumeIntent, VerdictIntent
 from resources.pool.rollout import RolloutOutcome
 from resources.pool.state import Gate, PoolState
@@ -263,6 +264,41 @@ async def test_a_frozen_cluster_and_hot_updates(pool: Pool) -> None:
     for name in names:
         await pool.until_heard(name, "template_changed")
     await eventually(reported, lambda found: found is None, "the class knows that too")
+
+
+async def test_one_place_for_the_machines_of_two_pools(pool: Pool) -> None:
+    """A changed template reaches one machine of both at a time: the second pool tells its own once the first has none
+    left. A person may go past that."""
+    other = Pool(pool.client, pool.queue, "p2")
+    one, hot = {UPDATE_CONCURRENCY_ANNOTATION: "1"}, spec(2, machine={"drainTimeout": "7m"})
+    later = {**one, UPDATES_AFTER_ANNOTATION: pool.name}
+    for p, marks in ((pool, one), (other, later)):
+        await p.ready(spec(2), annotations=marks, machine_class=snapshot(habits=(DEAF,)))
+    (first, second), theirs = await pool.members(), await other.members()
+
+    async def told() -> set[str]:
+        return {n for n in (first, second, *theirs) if "template_changed" in await pool.heard(n)}
+
+    for p, marks in ((pool, one), (other, later)):
+        await p.apply(hot, annotations=marks)
+    assert "2 machines wait" in await other.waits("UpdatesAfterPool")
+    await pool.until_heard(first, "template_changed")
+    await pool.be(first, template=2)
+    await pool.until_heard(second, "template_changed")
+    await pool.when(lambda s: s.members[first].template == 2, "the first has it")
+    assert await told() == {first, second}
+    await pool.be(second, template=2)
+    await other.until_heard(theirs[0], "template_changed")
+    assert await told() == {first, second, theirs[0]}
+    assert not (await other.state()).waits
+
+    await pool.apply(spec(2, machine={"drainTimeout": "8m"}), annotations=one)
+    await other.apply(spec(2, machine={"drainTimeout": "8m"}), annotations=later)
+    await other.waits("UpdatesAfterPool")
+    assert "without waiting for those of pool p1" in await other.ask("resume", ResumeIntent(now=True))
+    await other.until_heard(theirs[0], "template_changed", times=2)
+    await other.delete()
+    await other.gone()
 
 
 async def test_a_hot_update_of_the_class_that_is_held_is_a_wait_of_the_pool(pool: Pool) -> None:

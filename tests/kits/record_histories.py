@@ -40,6 +40,8 @@ from resources.machine.preservation import ExtendIntent, PreserveIntent, Release
 from resources.machine.state import ApplyIntent, Phase
 from resources.names import (
     PRESERVE_ANNOTATION,
+    UPDATE_CONCURRENCY_ANNOTATION,
+    UPDATES_AFTER_ANNOTATION,
     class_id,
     cluster_id,
     config_rollout_id,
@@ -49,7 +51,7 @@ from resources.names import (
 )
 from resources.orders import in_ms
 from resources.owner import CONTROL_PLANE, Owner
-from resources.pool.intents import ResumeIntent, VerdictIntent
+from resources.pool.intents import PoolIntent, ResumeIntent, VerdictIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from starter.local.stack import KNOBS, dynamic_config
@@ -523,6 +525,25 @@ async def a_lending_pool(stack: Stack) -> None:
     await end_running(stack)
 
 
+async def a_pool_in_turn(stack: Stack) -> None:
+    """Two pools share one place: machines of the one that is recorded take a changed template after the other's."""
+    first, pool = Pool(stack, "p0"), Pool(stack)
+    marks = {UPDATE_CONCURRENCY_ANNOTATION: "1"}
+    await first.start(pool_spec(2), annotations=marks)
+    await pool.start(pool_spec(1), annotations={**marks, UPDATES_AFTER_ANNOTATION: first.name})
+    for p, machines in ((first, 2), (pool, 1)):
+        await p.rolled_out(machines)
+    for p, machines in ((first, 2), (pool, 1)):
+        spec = pool_spec(machines, machine={"drainTimeout": "7m"})
+        annotations = (await p.state()).annotations
+        await p.ask("apply", PoolIntent(spec=spec, machine_class=p.machine_class, annotations=annotations))
+    await pool.waits("UpdatesAfterPool")
+    await pool.when(lambda s: not s.template_pending, "it has its turn")
+    for p in (pool, first):
+        await p.delete()
+    await end_running(stack)
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
@@ -558,6 +579,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "configs-life": (a_machine_configs_life, ("machineconfigs", "machineconfigpool", "configrollout")),
     "lending-pool": (a_lending_pool, ("pool",)),
+    "pool-in-turn": (a_pool_in_turn, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),
 }

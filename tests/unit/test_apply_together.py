@@ -13,6 +13,7 @@ from resources.machine_class.state import ClassState, User
 from resources.owner import CONTROL_PLANE, Owner
 from starter.sdk.apply.classes import ClassPlan
 from starter.sdk.apply.owners import after
+from starter.sdk.apply.steps import ApplyStep, in_turn
 from starter.sdk.results import Verb
 
 POOL = Owner(name="p1")
@@ -27,6 +28,22 @@ class Plan:
     note: str = ""
     spec: Any = None
     manifest: Any = None
+
+
+@dataclass(frozen=True)
+class Zone:
+    cluster: str
+    first: str
+
+
+def test_a_pool_is_applied_once_the_one_before_it_has_heard_of_its_change() -> None:
+    """It asks that one how far it is (hostler.io/updates-after). Those that wait for each other have no order; a pool
+    that is not applied with it, or is another cluster's, is not waited for."""
+    zones = {"c": ("demo", "b"), "b": ("demo", "a"), "a": ("demo", ""), "d": ("demo", "gone"), "e": ("other", "a")}
+    ring = {"x": ("demo", "y"), "y": ("demo", "x")}
+    for given, turns in ((zones, [["a", "d", "e"], ["b"], ["c"]]), (ring, [["x", "y"]])):
+        steps = [ApplyStep("pool", n, Verb.CONFIGURED, pool=Zone(*of)) for n, of in given.items()]  # type: ignore[arg-type]
+        assert [sorted(step.name for step in turn) for turn in in_turn(steps)] == turns
 
 
 def planned(generation: int, *users: Owner) -> ClassPlan:

@@ -13,13 +13,13 @@ from planners.fleet import pace
 from planners.fleet.revisions import revise
 from planners.fleet.steps import Create, MarkNodes, Plan
 from planners.pool import brake, gates, progress
-from planners.pool.view import Gates, ObservedPool, View
+from planners.pool.view import Gates, ObservedPool, UpdateTurn, View
 from resources.fleet.member import Vm
 from resources.fleet.revision import Pace
 from resources.machine.state import Phase
 from resources.maintenance import Calendar, Freeze, Opening, Window, coming, is_open
-from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Consent, Gate, Predecessor, Rollout
+from resources.pool.manifest import MachineDeploymentSpec, judge_updates_after
+from resources.pool.state import Consent, Gate, PoolState, Predecessor, Rollout
 
 HOUR = timedelta(hours=1)
 NIGHTLY = {"windows": [{"begin": "22:00", "end": "04:00"}]}
@@ -47,6 +47,36 @@ def stands(**more: Any) -> Gates:
 def words(made: Plan, reason: str) -> str:
     (found,) = [w.message for w in made.waits if w.reason == reason]
     return found
+
+
+# -- the order of updates ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "first"),
+    [
+        ({}, True),
+        ({"turn": 2}, True),
+        ({"turn": 3}, False),
+        ({"annotations": {}}, False),
+        ({"deleted": True}, False),
+        ({"template": 2}, False),
+    ],
+    ids=["not asked yet", "it was its turn before", "its turn", "none goes first", "being deleted", "all have it"],
+)
+def test_machines_of_another_pool_take_a_changed_template_first(state: dict[str, Any], first: bool) -> None:
+    members = {f"m{n}": member(template=2) for n in range(2)}
+    given = {"template": 3, "annotations": {"hostler.io/updates-after": "p-a"}, "members": members, **state}
+    found = gates.turn(PoolState(name="p-b", spec=spec(2), **given))
+    assert found == (UpdateTurn("p-a", 2) if first else None)
+    made = look(pool(2), spec(2), NOON, revision=1, gates=Gates(turn=found))
+    assert waits(made) == ({"UpdatesAfterPool"} if first else set())
+
+
+@pytest.mark.parametrize(("named", "why"), [("p-b", "cannot wait for itself"), ("P A", "not the name of a pool")])
+def test_a_pool_that_it_cannot_come_after_is_refused(named: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        judge_updates_after({"hostler.io/updates-after": named}, "p-b")
 
 
 # -- what is held up --------------------------------------------------------------------------------------------------

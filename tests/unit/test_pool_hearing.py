@@ -11,7 +11,7 @@ from pools.planner import EPOCH, member, report, wanted
 
 from planners.fleet.hearing import first_heard, hear, pace_after
 from planners.fleet.pace import NEVER_JOIN
-from planners.fleet.template import PATIENCE, next_look, pending, to_tell
+from planners.fleet.template import PATIENCE, busy, next_look, pending, to_tell
 from resources.errors import MISSING_CREDENTIALS, ErrorClass
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport
@@ -322,6 +322,16 @@ AGO = {"just now": timedelta(0), "almost too long": PATIENCE - timedelta(seconds
 def test_who_is_told_next(told: dict[str, str], limit: int, next_ones: list[str]) -> None:
     times = {name: LATER - AGO[ago] for name, ago in told.items()}
     assert to_tell(at(a=1, b=1, c=1), times, 2, limit, LATER) == next_ones
+
+
+@pytest.mark.parametrize(
+    ("told", "count"),
+    [({}, 3), ({"a": "almost too long"}, 3), ({"a": "too long"}, 2), (dict.fromkeys("abc", "too long"), 0)],
+    ids=["nobody is told", "at work", "one is silent", "all are silent"],
+)
+def test_how_many_another_pool_waits_for(told: dict[str, str], count: int) -> None:
+    times = {name: LATER - AGO[ago] for name, ago in told.items()}
+    assert busy(at(a=1, b=1, c=1, d=2), times, 2, LATER) == count
 
 
 def test_the_longest_silent_is_told_again_first() -> None:

@@ -162,6 +162,8 @@ def test_a_budget_of_fewer_machines_than_zones_goes_from_zone_to_zone() -> None:
         names = [z.machine_class.metadata.name for z in expansion.zones]
         found = [z.machine_class.metadata.annotations.get("hostler.io/updates-after") for z in expansion.zones]
         assert found == [names[n] if n is not None else None for n in after]
+        pools = [z.deployment.metadata.annotations.get("hostler.io/updates-after") for z in expansion.zones]
+        assert pools == [expansion.zones[n].name if n is not None else None for n in after]
         assert any("from zone to zone" in line for line in expansion.warnings) == (limit != "3")
 
 

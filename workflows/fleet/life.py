@@ -138,16 +138,16 @@ def _template(fleet: FleetEntity) -> None:
     state.told = {
         n: at for n, at in state.told.items() if n in state.members and state.members[n].template < state.template
     }
-    there = {n: m for n, m in state.members.items() if n not in state.unstarted and n not in state.lost}
+    hearing = state.hearing
     names = (
-        hot.to_tell(there, state.told, state.template, min(concurrency_of(state.annotations), AT_ONCE), now)
+        hot.to_tell(hearing, state.told, state.template, min(concurrency_of(state.annotations), AT_ONCE), now)
         if fleet.tells_template and is_open(fleet.openings(), now)
         else []
     )
     if names:
         state.told |= dict.fromkeys(names, now)
         members.template(fleet, names)
-    look = hot.next_look(there, state.told, state.template, now)
+    look = hot.next_look(hearing, state.told, state.template, now)
     if look is None:
         fleet.deadlines.pop("told", None)
     else:

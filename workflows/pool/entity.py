@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import brake, gates, progress
     from planners.pool.lending import refusal_to_lend
     from planners.pool.plan import complete, plan
-    from planners.pool.view import ObservedPool, View
+    from planners.pool.view import ObservedPool, UpdateTurn, View
     from resources import attributes as at
     from resources.fleet.member import Member
     from resources.fleet.membership import MemberReport
@@ -73,6 +73,11 @@ class PoolEntity(FleetWorkflow):
         """Whether it is being worked out what the maintenance windows come to."""
         self.asking: Any = None
         """The question about the pool before that is under way (workflows/pool/gates.py)."""
+        self.in_turn = False
+        """Whether machines take a changed template after those of the pool that their annotation names; not in a run
+        that began before that."""
+        self.awaiting_turn: Any = None
+        """The wait for that pool that is under way, likewise."""
 
     def note(self, reason: str, message: str) -> None:
         """Keeps ordinary lines of a rollout from pushing out what people did: its own story has each step."""
@@ -94,6 +99,7 @@ class PoolEntity(FleetWorkflow):
         if self.openings() is not None:
             untold = s.held.machines if s.held is not None and s.held.machine_class == self.class_name else 0
             known = replace(known, updates=max(len(hot.pending(s.members, s.template)), untold))
+        known = replace(known, turn=self.turn)
         return ObservedPool(
             members=s.members,
             revision=s.revision,
@@ -114,6 +120,20 @@ class PoolEntity(FleetWorkflow):
 
     def openings(self) -> Sequence[Opening] | None:
         return gates.openings(self.s.spec, gates.of(self.s), workflow.now())
+
+    @property
+    def turn(self) -> UpdateTurn | None:
+        """Whose machines take a changed template before its own."""
+        return gates.turn(self.s) if self.in_turn else None
+
+    @property
+    def tells_template(self) -> bool:
+        return super().tells_template and self._learn_turn() is None
+
+    def _learn_turn(self) -> UpdateTurn | None:
+        if not self.in_turn and gates.turn(self.s) is not None:
+            self.in_turn = workflow.patched("pool-updates-in-turn")
+        return self.turn
 
     def view(self) -> View:
         return View(self.observed(), self.spec, workflow.now())
@@ -151,6 +171,7 @@ class PoolEntity(FleetWorkflow):
 
     def plan(self, now: datetime) -> Plan:
         s = self.s
+        self._learn_turn()
         if self.spec.approval.required and not self.approving:
             self.approving = workflow.patched("pool-approved-only")
         if self.approving:

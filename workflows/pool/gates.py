@@ -1,4 +1,5 @@
-"""What a pool finds out about its gates: what its maintenance windows come to, how the pool before it stands."""
+"""What a pool finds out about its gates: what its maintenance windows come to, how the pool before it stands, and
+whether that one's machines have the changed template."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.gates import Question
     from resources.maintenance import Calendar, CalendarInput
     from resources.names import workflow_queue
+    from resources.owner import Owner, OwnerRef
     from resources.pool.gates import PoolLook
     from resources.pool.state import Predecessor
 
-WINDOWS, BEFORE = "windows", "before"
+WINDOWS, BEFORE, TURN = "windows", "before", "turn"
 """What is not tried again before the next check; the first is a deadline too."""
 
 
@@ -29,12 +31,22 @@ class Enquiry(NamedTuple):
     handle: workflow.ActivityHandle[Predecessor]
 
 
+class TurnAwaited(NamedTuple):
+    """The wait for another pool's machines that is under way."""
+
+    pool: str
+    generation: int
+    """Of the own template."""
+    handle: workflow.ActivityHandle[None]
+
+
 def find_out(pool: PoolEntity) -> None:
     if pool.due(WINDOWS):
         del pool.deadlines[WINDOWS]
     if not pool.s.deleted:
         _windows(pool)
     _before(pool)
+    _turn(pool)
 
 
 def _windows(pool: PoolEntity) -> None:
@@ -106,3 +118,36 @@ def _answered(pool: PoolEntity, found: Predecessor) -> None:
 def _not_answered(pool: PoolEntity) -> None:
     pool.asking = None
     pool.later.add(BEFORE)
+
+
+def _turn(pool: PoolEntity) -> None:
+    """Waits for the machines of the pool that takes a changed template first, for as long as own ones wait for it."""
+    state, turn, awaited = pool.s, pool.turn, pool.awaiting_turn
+    wanted = (turn.pool, state.template) if turn is not None else None
+    if awaited is not None and (awaited.pool, awaited.generation) != wanted:
+        pool.abandon(awaited.handle)
+        pool.awaiting_turn = None
+    if wanted is None or pool.awaiting_turn is not None or TURN in pool.later:
+        return
+    name, generation = wanted
+    handle = pool.start(
+        PoolActivities.await_templates,
+        OwnerRef(cluster=state.cluster, **Owner(name=name).model_dump()),
+        queue=workflow_queue(state.queue_prefix),
+        summary=f"wait until the machines of pool {name} have their changed template",
+        done=lambda _: _turn_came(pool, generation),
+        failed=lambda: _turn_unknown(pool),
+        may_be_lost=True,
+        retry=poller(state.timings.poll),
+    )
+    pool.awaiting_turn = TurnAwaited(name, generation, handle)
+
+
+def _turn_came(pool: PoolEntity, generation: int) -> None:
+    pool.awaiting_turn = None
+    pool.s.turn = generation
+
+
+def _turn_unknown(pool: PoolEntity) -> None:
+    pool.awaiting_turn = None
+    pool.later.add(TURN)

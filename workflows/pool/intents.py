@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.maintenance import FreezeIntent, Opening
     from resources.names import TRIGGER_DELETION_ANNOTATION
     from resources.pool.intents import PoolIntent, ResumeIntent, ScaleIntent, UndoIntent, VerdictIntent
-    from resources.pool.manifest import MachineDeploymentSpec
+    from resources.pool.manifest import MachineDeploymentSpec, judge_updates_after
     from resources.pool.state import Gate
     from resources.words import utc
 
@@ -46,9 +46,10 @@ def refuse_change(pool: PoolEntity, intent: Intent) -> str | None:
     return None
 
 
-def refuse_annotations(annotations: Mapping[str, str]) -> str | None:
+def refuse_annotations(annotations: Mapping[str, str], pool: str) -> str | None:
     try:
         concurrency_of(annotations)
+        judge_updates_after(annotations, pool)
     except ValueError as e:
         return str(e)
     return None
@@ -60,7 +61,7 @@ def refuse_apply(pool: PoolEntity, intent: PoolIntent) -> str | None:
     name, given = intent.spec.template.spec.class_.name, intent.machine_class.name
     if name != given:
         return f"pool {pool.s.name}: machineClass.name: the template names class {name}, not {given}"
-    refusal = refuse_annotations(intent.annotations)
+    refusal = refuse_annotations(intent.annotations, pool.s.name)
     return f"pool {pool.s.name}: {refusal}" if refusal else None
 
 
@@ -257,7 +258,7 @@ def resume(pool: PoolEntity, intent: ResumeIntent) -> str:
     held = [w.reason for w in state.waits]
     state.paused, state.paused_by = False, ""
     state.spec = state.spec.model_copy(update={"paused": False})
-    tried = _try_again(pool) + _open(pool, intent)
+    tried = _try_again(pool) + _open(pool, intent) + _take_turn(pool, intent)
     if state.rollout is None:
         _applied(pool, intent, f"rollouts resumed{tried}")
         return f"resumed; pool {state.name} has no rollout in progress{tried}"
@@ -275,6 +276,15 @@ def _open(pool: PoolEntity, intent: ResumeIntent) -> str:
         return ""
     pool.s.opened = Opening(begin=now, end=later(now, intent.span))
     return f"; rollouts and hot updates may begin until {utc(pool.s.opened.end)}"
+
+
+def _take_turn(pool: PoolEntity, intent: ResumeIntent) -> str:
+    """Waits no longer for the machines of the pool before."""
+    turn = pool.turn
+    if not intent.now or turn is None:
+        return ""
+    pool.s.turn = pool.s.template
+    return f"; {some(turn.waiting)} take the changed template without waiting for those of pool {turn.pool}"
 
 
 def _try_again(pool: PoolEntity) -> str:

@@ -67,6 +67,7 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         rollout=s.rollout,
         rolled_out=not s.deleted and bool(s.revisions) and complete(view),
         template_pending=len(hot.pending(members, s.template)),
+        template_busy=hot.busy(s.hearing, s.told, s.template, view.now),
         revisions=summaries(s),
         waits=s.waits,
         parked=s.parked,

@@ -68,7 +68,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         ]
         if len(s.name) > NAME_LENGTH:
             wrong.append(f"name: {len(s.name)} characters; its machines' names are 12 longer, so at most {NAME_LENGTH}")
-        if refusal := intents.refuse_annotations(s.annotations):
+        if refusal := intents.refuse_annotations(s.annotations, s.name):
             wrong.append(refusal)
         if wrong:
             raise ApplicationError("; ".join(wrong), type="InvalidPool", non_retryable=True)

@@ -10,6 +10,7 @@ from functools import partial
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine_class.state import pools_of
+from resources.names import UPDATES_AFTER_ANNOTATION
 from resources.owner import Owner
 from resources.pool.intents import PoolIntent, PoolQuestion
 from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
@@ -48,6 +49,11 @@ class PoolPlan:
     note: str = ""
     told: bool = True
     """Whether the pool hears of its change from here; otherwise from its class, or nothing changes."""
+
+    @property
+    def first(self) -> str:
+        """The pool whose machines take a changed template before its own; "" for none."""
+        return self.manifest.metadata.annotations.get(UPDATES_AFTER_ANNOTATION, "")
 
     @property
     def spec(self) -> MachineDeploymentSpec:

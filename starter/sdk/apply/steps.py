@@ -87,7 +87,7 @@ class ApplyPlan:
         for step in (*self.secrets, *self.clusters, *self.configs, *self.worker_pools, *self.classes):
             yield await carry_out(step)
         failures: list[str] = []
-        for steps in (self.pools, self.control_planes, self.machines):
+        for steps in (*in_turn(self.pools), self.control_planes, self.machines):
             async for applied in _side_by_side(steps, failures):
                 yield applied
         async for applied in _side_by_side([] if failures else self.removals, failures):
@@ -102,6 +102,19 @@ class ApplyPlan:
         ]
         if every:
             raise Refused("\n".join(every))
+
+
+def in_turn(pools: Sequence[ApplyStep]) -> list[list[ApplyStep]]:
+    """Steps that may be done side by side, and then those of pools that come after one of these
+    (hostler.io/updates-after): such a pool asks the other how far it is, which must have heard of its change by then.
+    """
+    left, turns = list(pools), list[list[ApplyStep]]()
+    while left:
+        names = {(step.pool.cluster, step.name) for step in left if step.pool is not None}
+        free = [step for step in left if step.pool is None or (step.pool.cluster, step.pool.first) not in names]
+        turns.append(free or left)  # those that wait for each other have no order
+        left = [step for step in left if step not in turns[-1]]
+    return turns
 
 
 async def _side_by_side(steps: Sequence[ApplyStep], failures: list[str]) -> AsyncIterator[Applied]:
