@@ -119,6 +119,11 @@ HISTORIC_TARGET = f"{HISTORIC_PREFIX}/targetConfig"
 HISTORIC_DESIRED = f"{HISTORIC_PREFIX}/desiredConfig"
 
 
+def kind_called(singular: str) -> ConfigKind:
+    """The kind that people call so, such as `machineconfig`."""
+    return next(kind for kind in CONFIG_KINDS if kind.singular == singular)
+
+
 def rendered_name(pool: str, digest: str) -> str:
     """The name of a rendered MachineConfig."""
     return f"{RENDERED_PREFIX}{pool}-{digest}"

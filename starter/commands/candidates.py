@@ -7,8 +7,9 @@ of them unfinished (as cobra's programs do, kubectl among them), and get a line 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,6 +18,7 @@ from starter.commands.kinds import (
     ALIASES,
     CLASS,
     CLUSTER,
+    CONFIG_OBJECTS,
     CONFIG_POOL,
     CONTROL_PLANE,
     MACHINE,
@@ -140,12 +142,12 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
         return clusters(ctx, beginning)
     if which in ONLY:
         return [(ONLY[which], "")]
-    with_names = (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE, CONFIG_POOL)
+    with_names = (MACHINE, POOL, WORKER_POOL, ROLLOUT, CLASS, NODE, CONFIG_POOL, *CONFIG_OBJECTS)
     if which not in with_names or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
-    ask = {
+    ask: dict[str, Callable[[Settings, str, str], Awaitable[Candidates]]] = {
         MACHINE: _machines,
         POOL: _pools,
         WORKER_POOL: _worker_pools,
@@ -153,8 +155,9 @@ def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
         CLASS: _classes,
         NODE: _nodes,
         CONFIG_POOL: _config_pools,
-    }[which]
-    return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
+        **{of: partial(_config_objects, of) for of in CONFIG_OBJECTS},
+    }
+    return asyncio.run(asyncio.wait_for(ask[which](settings, cluster, beginning), PATIENCE))
 
 
 async def _machines(settings: Settings, cluster: str, beginning: str) -> Candidates:
@@ -193,6 +196,15 @@ async def _config_pools(settings: Settings, cluster: str, beginning: str) -> Can
     from resources.names import config_pool_id
 
     return await _workflows(settings, "MachineConfigPoolWorkflow", config_pool_id(cluster, beginning))
+
+
+async def _config_objects(which: str, settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.machine_config.keys import kind_called
+    from starter.sdk.machine_config.objects import config_objects
+
+    async with config_objects(settings, cluster) as objects:
+        names = [str(found["metadata"]["name"]) for found in await objects.every(kind_called(which))]
+    return _sorted((name, "") for name in names if name.startswith(beginning))
 
 
 async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidates:

@@ -61,7 +61,7 @@ KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, pool, controlplane, class, cluster or mcp (but not to delete); also machine/NAME.",
+        help="machine, pool, controlplane, class, cluster or mcp; also machine/NAME, machineconfigs/CLUSTER.",
         autocompletion=candidates.kinds(MACHINE, "pool", "controlplane", "class", CLUSTER, "mcp"),
     ),
 ]

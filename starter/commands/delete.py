@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands import candidates, classes, clusters, control_planes, fleets, pools, worker_pools
+from starter.commands import (
+    candidates,
+    classes,
+    clusters,
+    control_planes,
+    fleets,
+    machine_configs,
+    pools,
+    worker_pools,
+)
 from starter.commands.blocks import command
 from starter.commands.common import (
     Asking,
@@ -22,21 +32,36 @@ from starter.commands.common import (
     target,
     tell_each,
 )
-from starter.commands.kinds import ALL, CLASS, CLUSTER, CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
+from starter.commands.kinds import (
+    ALL,
+    CLASS,
+    CLUSTER,
+    CONFIG_POOL,
+    CONTROL_PLANE,
+    KUBELET_CONFIG,
+    MACHINE,
+    MACHINE_CONFIG,
+    POOL,
+    RENDERING,
+    WORKER_POOL,
+)
 from starter.commands.selection import Among, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from resources.machine_config.objects import ConfigObject
     from resources.manifests import ClusterManifest
     from starter.sdk.client import HostlerClient
     from starter.sdk.entity import EntityClient, EntityKey
     from starter.sdk.results import Sent
 
 KINDS = (MACHINE, POOL, CONTROL_PLANE, CLASS, CLUSTER)
-DELETED = (*KINDS, WORKER_POOL)
-RENEWED = (*KINDS, CONFIG_POOL)
+CONFIGS = (CONFIG_POOL, MACHINE_CONFIG, KUBELET_CONFIG)
+"""Objects of the cluster's own API."""
+DELETED = (*KINDS, WORKER_POOL, *CONFIGS)
+RENEWED = (*KINDS, CONFIG_POOL, MACHINE_CONFIG)
 USAGE = {
     POOL: "for pools: {} pool NAME...",
     WORKER_POOL: "for worker pools: {} workerpool NAME...",
@@ -44,6 +69,9 @@ USAGE = {
     CLASS: "for classes: {} class NAME...",
     CLUSTER: "for a cluster: {} cluster NAME",
     CONFIG_POOL: "for config pools: {} mcp NAME...",
+    MACHINE_CONFIG: "for MachineConfigs: {} mc NAME...",
+    KUBELET_CONFIG: "for KubeletConfigs: {} kubeletconfig NAME...",
+    RENDERING: "for what renders a cluster's machine configs: {} machineconfigs/CLUSTER",
 }
 
 
@@ -54,9 +82,11 @@ def delete(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="machine, pool, workerpool, controlplane, class or cluster.",
+            help="machine, pool, workerpool, controlplane, class, cluster, mcp, mc or kubeletconfig.",
             show_default=False,
-            autocompletion=candidates.kinds(MACHINE, "pool", WORKER_POOL, "controlplane", "class", CLUSTER),
+            autocompletion=candidates.kinds(
+                *(MACHINE, "pool", WORKER_POOL, "controlplane", "class", CLUSTER, "mcp", "mc", KUBELET_CONFIG)
+            ),
         ),
     ] = None,
     names: NamesArgument = None,
@@ -65,7 +95,7 @@ def delete(
         typer.Option(
             "-f",
             "--filename",
-            help="Delete what these manifests describe, but for classes and Secrets; repeatable.",
+            help="Delete what these manifests describe, but for classes, Secrets and ControllerConfigs; repeatable.",
         ),
     ] = None,
     among: Others,
@@ -93,14 +123,16 @@ def delete(
     `delete controlplane` ends only the set: its machines stay, without an owner.
     `delete class NAME` is refused while machines or pools use the class. `delete cluster NAME` stops watching a cluster
     that has no pools and machines left; the cluster itself is not touched.
+    `delete mcp|mc|kubeletconfig NAME` deletes the object in the cluster's own API, and says how many nodes are updated
+    because of it; --dry-run says it beforehand.
     """
     which, given = target(kind, names or [], DELETED) if kind else (MACHINE, [])
     how = DeleteOptions(force, abandon_node, reason, dry_run, wait, span(timeout))
     if abandon_node and (not force or which != MACHINE or files):
         raise typer.BadParameter("--abandon-node is for machines only: delete machine NAME... --force --abandon-node")
     forced, awaited = which in (POOL, WORKER_POOL), which == WORKER_POOL or which in fleets.KINDS
-    unfit = files or (force and not forced) or (wait and not awaited)
-    options = f"{'[--force] ' * forced}{'[--wait] ' * awaited}[--reason TEXT] [--dry-run]"
+    unfit = files or (force and not forced) or (wait and not awaited) or (reason and which in CONFIGS)
+    options = f"{'[--force] ' * forced}{'[--wait] ' * awaited}{'[--reason TEXT] ' * (which not in CONFIGS)}[--dry-run]"
     if files and which == MACHINE and (given or among.some):
         raise typer.BadParameter("give either files (-f) or machines")
     chosen = Selection() if files and which == MACHINE else _chosen("delete", which, given, among, unfit, options)
@@ -160,15 +192,19 @@ FORETOLD: dict[str, Callable[[HostlerClient, EntityKey], Awaitable[str | list[st
     CONTROL_PLANE: control_planes.deletion_foretold,
     CLASS: classes.deletion_foretold,
     CLUSTER: clusters.removal_foretold,
+    **{which: partial(machine_configs.deletion_foretold, which) for which in CONFIGS},
 }
 """What --dry-run says. Each raises what the deletion would be refused with."""
-ENDED: dict[str, Callable[[HostlerClient, EntityKey, DeleteOptions], Awaitable[Sent]]] = {
+ENDED: dict[str, Callable[[HostlerClient, EntityKey, DeleteOptions], Awaitable[Sent | list[str]]]] = {
     MACHINE: _end_machine,
     POOL: lambda client, key, o: pools.delete(client, key, force=o.force, reason=o.reason),
     WORKER_POOL: lambda client, key, o: worker_pools.delete(client, key, force=o.force, reason=o.reason),
     CONTROL_PLANE: lambda client, key, o: client.control_planes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLASS: lambda client, key, o: client.classes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLUSTER: lambda client, key, o: client.clusters.remove(key[1], reason=o.reason),
+    CONFIG_POOL: lambda client, key, o: machine_configs.delete(CONFIG_POOL, client, key),
+    MACHINE_CONFIG: lambda client, key, o: machine_configs.delete(MACHINE_CONFIG, client, key),
+    KUBELET_CONFIG: lambda client, key, o: machine_configs.delete(KUBELET_CONFIG, client, key),
 }
 
 
@@ -179,6 +215,8 @@ async def _delete(client: HostlerClient, chosen: Selection, keys: Sequence[Entit
         if how.dry_run:
             return await FORETOLD[chosen.kind](client, key)
         sent = await ENDED[chosen.kind](client, key, how)
+        if isinstance(sent, list):
+            return sent
         return sent.message if sent.gone else f"{'removal' if chosen.kind == CLUSTER else 'deletion'}: {sent.message}"
 
     zones = await worker_pools.zones_of(client, keys) if chosen.kind == WORKER_POOL else []
@@ -207,11 +245,15 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> d
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
         warn(f"{', '.join(left)}: not deleted; machines that are being deleted still need them")
-    found: dict[str, Sequence[ClusterManifest]] = {
+    configs = {which: [c for c in loaded.configs if c.KIND.singular == which] for which in CONFIGS}
+    if kept := [f"controllerconfig/{c.name}" for c in loaded.configs if c.KIND.singular not in CONFIGS]:
+        warn(f"{', '.join(kept)}: not deleted; what the templates make of it is on every node")
+    found: dict[str, Sequence[ClusterManifest | ConfigObject]] = {
         WORKER_POOL: loaded.worker_pools,
         POOL: loaded.pools,
         CONTROL_PLANE: loaded.control_planes,
         MACHINE: loaded.machines,
+        **configs,
     }
     return {of: [(client.cluster_of(m, cluster), m.metadata.name) for m in some] for of, some in found.items()}
 
@@ -228,8 +270,8 @@ def renew(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let machines, pools, the control plane, classes, config pools (mcp) or a cluster's watch continue with the newest
-    code, and retry what is parked.
+    """Let machines, pools, the control plane, classes, config pools (mcp), the rendering of a cluster's machine configs
+    (machineconfigs/CLUSTER) or a cluster's watch continue with the newest code, and retry what is parked.
 
     `renew all` is for all of them in the cluster (-A: in all clusters), after an upgrade of the workers.
     """
@@ -239,6 +281,7 @@ def renew(
         chosen = None
     else:
         which, given = target(kind, names or [], RENEWED)
+        which = RENDERING if which == MACHINE_CONFIG else which
         chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 
     async def body(client: HostlerClient) -> None:
@@ -249,6 +292,7 @@ def renew(
             CLASS: client.classes,
             CLUSTER: client.clusters,
             CONFIG_POOL: client.config_pools,
+            RENDERING: client.machine_configs,
         }
         found = [(chosen, await chosen.keys(client))] if chosen else await _everything(client, among.all_clusters)
         if not any(keys for _, keys in found):
@@ -273,12 +317,14 @@ async def _everything(client: HostlerClient, all_clusters: bool) -> list[tuple[S
     pools = [(p.cluster, p.name) for p in await client.pools.list(all_clusters=all_clusters)]
     sets = [(c.cluster, c.name) for c in await client.control_planes.list(all_clusters=all_clusters)]
     configs = await client.config_pools.known(all_clusters=all_clusters)
+    rendering = [name for name in await client.machine_configs.known() if all_clusters or name == client.cluster]
     machines = [(m.cluster, m.name) for m in await client.list(all_clusters=all_clusters)]
     return [
         (Selection(kind=CLUSTER), [(name, name) for name in where]),
         (Selection(kind=CLASS, all_clusters=all_clusters), classes),
         (Selection(kind=POOL, all_clusters=all_clusters), pools),
         (Selection(kind=CONTROL_PLANE, all_clusters=all_clusters), sets),
+        (Selection(kind=RENDERING), [(name, name) for name in rendering]),
         (Selection(kind=CONFIG_POOL, all_clusters=all_clusters), configs),
         (Selection(kind=MACHINE, all_clusters=all_clusters), machines),
     ]

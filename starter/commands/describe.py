@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from starter.commands import classes, clusters, config_pool_page, control_plane_page, pool_page, worker_pools
+import typer
+
+from starter.commands import (
+    candidates,
+    classes,
+    clusters,
+    config_pool_page,
+    control_plane_page,
+    machine_configs,
+    pool_page,
+    worker_pools,
+)
 from starter.commands.blocks import command
-from starter.commands.common import KindArgument, NamesArgument, Reading, Session, named, one, target, targets
-from starter.commands.kinds import CLASS, CLUSTER, CONFIG_POOL, CONTROL_PLANE, MACHINE, POOL, WORKER_POOL
+from starter.commands.common import NamesArgument, Reading, Session, named, one, target, targets
+from starter.commands.kinds import (
+    CLASS,
+    CLUSTER,
+    CONFIG_OBJECTS,
+    CONFIG_POOL,
+    CONTROL_PLANE,
+    CONTROLLER_CONFIG,
+    KUBELET_CONFIG,
+    MACHINE,
+    POOL,
+    WORKER_POOL,
+)
 
 if TYPE_CHECKING:
     from resources.journal import Happening
@@ -20,7 +43,7 @@ if TYPE_CHECKING:
     from starter.sdk.pools.results import PoolDescription
     from starter.sdk.results import ClassDescription, ClusterDescription, Description, PendingActivity
 
-KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, CLASS, CLUSTER, CONFIG_POOL)
+KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, CLASS, CLUSTER, CONFIG_POOL, *CONFIG_OBJECTS)
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
 ABOVE = "as above"
@@ -30,19 +53,31 @@ ABOVE = "as above"
 @command
 def describe(
     *,
-    kind: KindArgument,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="machine, pool, workerpool, controlplane, class, cluster, mcp, mc, kubeletconfig or controllerconfig; "
+            "also machine/NAME.",
+            autocompletion=candidates.kinds(
+                *(MACHINE, "pool", WORKER_POOL, "controlplane", "class", CLUSTER, "mcp", "mc"),
+                *(KUBELET_CONFIG, CONTROLLER_CONFIG),
+            ),
+        ),
+    ],
     names: NamesArgument = None,
     here: Reading,
 ) -> None:
-    """Show everything about machines, pools, worker pools, the control plane, classes, config pools (mcp) or a cluster:
-    what each is, what it waits for and why, and what happened to it.
+    """Show everything about machines, pools, worker pools, the control plane, classes, config pools (mcp), machine
+    configs (mc, kubeletconfig, controllerconfig) or a cluster: what each is, what it waits for and why, and what
+    happened to it.
 
     Without a worker it says so and shows what Temporal knows; for a machine that is gone, what is left of it. `describe
     cluster` without NAME shows the default cluster.
     """
     wanted = [described(here, kind, None)] if not names and "/" not in kind else _each(kind, names or [])
 
-    async def body(client: HostlerClient) -> None:
+    async def body(client: HostlerClient | None) -> None:
         from starter.output import Busy
         from starter.sdk.errors import NotFound
 
@@ -50,7 +85,7 @@ def describe(
         for which, asked in wanted:
             async with Busy(f"asking {which} {asked}") as busy:
                 try:
-                    lines = await _page(client, which, asked)
+                    lines = await _page(here, client, which, asked)
                 except NotFound as e:
                     missing.append(str(e))
                     continue
@@ -59,7 +94,10 @@ def describe(
         if missing:
             raise NotFound("\n".join(missing))
 
-    here.run(body)
+    if {which for which, _ in wanted} <= {*CONFIG_OBJECTS}:  # the cluster's API alone is asked, as by `get`
+        asyncio.run(body(None))
+    else:
+        here.run(body)
 
 
 def _each(kind: str, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -68,7 +106,9 @@ def _each(kind: str, names: Sequence[str]) -> list[tuple[str, str]]:
     return [(which, name) for which, of in kinds for name in named(which, of)]
 
 
-async def _page(client: HostlerClient, which: str, asked: str) -> list[str]:
+async def _page(here: Session, client: HostlerClient | None, which: str, asked: str) -> list[str]:
+    if client is None or which in CONFIG_OBJECTS:
+        return await machine_configs.page_of(which, here, asked, datetime.now(UTC))
     if which == CLUSTER:
         return cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
     if which == POOL:

@@ -16,12 +16,10 @@ from starter.commands.kinds import (
     ALL,
     CLASS,
     CLUSTER,
+    CONFIG_OBJECTS,
     CONFIG_POOL,
     CONTROL_PLANE,
-    CONTROLLER_CONFIG,
-    KUBELET_CONFIG,
     MACHINE,
-    MACHINE_CONFIG,
     NODE,
     ONLY,
     ORPHAN,
@@ -39,10 +37,9 @@ if TYPE_CHECKING:
 
 EVERYTHING = (CONTROL_PLANE, POOL, ROLLOUT, MACHINE, CLASS)
 """What `get all` shows."""
-CONFIGS = (MACHINE_CONFIG, KUBELET_CONFIG, CONTROLLER_CONFIG)
-OF_THE_API = (NODE, *CONFIGS)
+OF_THE_API = (NODE, *CONFIG_OBJECTS)
 """Kinds that the cluster's API alone is asked for."""
-KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN, CONFIG_POOL, *CONFIGS)
+KINDS = (MACHINE, POOL, WORKER_POOL, CONTROL_PLANE, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN, CONFIG_POOL, *CONFIG_OBJECTS)
 
 
 @command
@@ -149,7 +146,7 @@ def _judge(word: str, which: str, names: list[str], selector: str | None, all_cl
         raise typer.BadParameter(f"a cluster has one control plane: get {word} [--cluster C], or -A")
     if which in (POOL, WORKER_POOL, ROLLOUT) and (selector is not None or (names and all_clusters)):
         raise typer.BadParameter(f"select them by the pool's name: get {word} [NAME...] [--cluster C], or -A")
-    if which in (CONFIG_POOL, *CONFIGS) and all_clusters:
+    if which in (CONFIG_POOL, *CONFIG_OBJECTS) and all_clusters:
         raise typer.BadParameter(f"they are listed for one cluster: get {word} [NAME...] [--cluster C]")
     if which == CLASS and (selector is not None or (names and all_clusters)):
         raise typer.BadParameter("select classes by name: get classes [NAME...] [--cluster C], or -A")
@@ -173,7 +170,7 @@ async def _listing(
     )
 
     names, everywhere = wanted.chosen.names, wanted.chosen.all_clusters
-    if which in CONFIGS:
+    if which in CONFIG_OBJECTS:
         return await machine_configs.listing(which, here, wanted.chosen, stack)
     if client is None or which == NODE:
         return await nodes.listing(here, wanted.chosen, stack)

@@ -15,6 +15,10 @@ CONFIG_POOL = "machineconfigpool"
 MACHINE_CONFIG = "machineconfig"
 KUBELET_CONFIG = "kubeletconfig"
 CONTROLLER_CONFIG = "controllerconfig"
+CONFIG_OBJECTS = (MACHINE_CONFIG, KUBELET_CONFIG, CONTROLLER_CONFIG)
+"""Kinds that the cluster's API alone is asked for."""
+RENDERING = "machineconfigs"
+"""What a cluster's machine configs are rendered by: a workflow with the name of the cluster."""
 ALIASES = {
     **dict.fromkeys(("machine", "machines"), MACHINE),
     **dict.fromkeys(("node", "nodes", "no"), NODE),
@@ -35,7 +39,7 @@ ALIASES = {
 }
 ALL = "all"
 """Several kinds, where a command takes it for a kind."""
-SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane", CONFIG_POOL: "mcp"}
+SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane", CONFIG_POOL: "mcp", MACHINE_CONFIG: "mc"}
 """The words that people type for kinds whose names are those of manifests."""
 ONLY = {CONTROL_PLANE: "cluster"}
 """The name of a kind of which a cluster has only one: nobody has to type it."""

@@ -1,4 +1,5 @@
-"""hostler get machineconfig|kubeletconfig|controllerconfig: custom resources, read from the cluster's own API."""
+"""hostler get, describe and delete of machine configs, kubelet configs and controller configs: custom resources of the
+cluster's own API."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from starter.commands.rows import AGE, Column, Listing, key_of, listed, phase_st
 if TYPE_CHECKING:
     from resources.machine_config.keys import ConfigKind
     from starter.commands.selection import Selection
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.machine_config.objects import ConfigObjects
     from starter.sdk.results import Json
-
-KINDS = (MACHINE_CONFIG, KUBELET_CONFIG, CONTROLLER_CONFIG)
 
 
 class ListedConfig(NamedTuple):
@@ -92,17 +93,12 @@ COLUMNS: dict[str, tuple[Column[ListedConfig], ...]] = {
 }
 
 
-def kind_of(which: str) -> ConfigKind:
-    from resources.machine_config.keys import CONFIG_KINDS
-
-    return next(of for of in CONFIG_KINDS if of.singular == which)
-
-
 async def listing(which: str, here: Session, chosen: Selection, stack: AsyncExitStack) -> Listing[ListedConfig]:
     """The cluster stays connected until the stack is closed."""
+    from resources.machine_config.keys import kind_called
     from starter.sdk.machine_config.objects import config_objects
 
-    cluster, of = here.cluster or here.settings.default_cluster, kind_of(which)
+    cluster, of = here.cluster or here.settings.default_cluster, kind_called(which)
     objects = await stack.enter_async_context(config_objects(here.settings, cluster))
     labelled = f" with labels {chosen.selector}" if chosen.selector else ""
     missing: list[str] = []
@@ -130,3 +126,38 @@ async def _read(objects: ConfigObjects, of: ConfigKind, chosen: Selection, missi
         else:
             found = await objects.every(of, str(chosen.selector) if chosen.selector else "")
     return sorted((ListedConfig(objects.cluster, one) for one in found), key=lambda c: c.name)
+
+
+# -- describe ---------------------------------------------------------------------------------------------------------
+
+
+async def page_of(which: str, here: Session, name: str, now: datetime) -> list[str]:
+    """All about one, as lines. Raises NotFound."""
+    from resources.machine_config.keys import kind_called
+    from starter.commands.machine_config_page import page
+    from starter.sdk.machine_config.description import describe
+    from starter.sdk.machine_config.objects import config_objects
+
+    async with config_objects(here.settings, here.cluster or here.settings.default_cluster) as objects:
+        return page(await describe(objects, kind_called(which), name), now)
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+async def deletion_foretold(which: str, client: HostlerClient, key: EntityKey) -> list[str]:
+    """What --dry-run says. Raises what the deletion would be refused with."""
+    from resources.machine_config.keys import kind_called
+
+    cluster, name = key
+    lines = await client.config_pools.foretell(kind_called(which), name, cluster=cluster)
+    return ["deletion (dry run)", *(f"  {line}" for line in lines)]
+
+
+async def delete(which: str, client: HostlerClient, key: EntityKey) -> list[str]:
+    """What has come of it: the objects are the cluster's, so no worker is asked."""
+    from resources.machine_config.keys import kind_called
+
+    cluster, name = key
+    lines = await client.config_pools.delete(kind_called(which), name, cluster=cluster)
+    return ["deleted", *(f"  {line}" for line in lines)]

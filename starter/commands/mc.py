@@ -14,7 +14,6 @@ from starter.commands.forms import Shape
 from starter.outlet import say, say_text, warn
 
 if TYPE_CHECKING:
-    from planners.machine_config.picture import RenderOptions
     from resources.machine_config.settings import MachineConfigSettings
     from resources.manifests import Loaded
     from starter.sdk.machine_config.rendering import RenderedPool
@@ -62,6 +61,7 @@ def render(
     from datetime import UTC, datetime
 
     from starter.commands.files import read
+    from starter.sdk.machine_config.rendering import options_of
     from starter.sdk.machine_config.rendering import render as rendered
 
     if output not in SHAPES:
@@ -71,7 +71,7 @@ def render(
         warn(warning)
     given = _settings(here)
     folder = templates or (here.settings.path(given.templates) if given is not None and given.templates else None)
-    found = rendered(pool, loaded.configs, _templates(loaded, folder), _options(given), datetime.now(UTC))
+    found = rendered(pool, loaded.configs, _templates(loaded, folder), options_of(given), datetime.now(UTC))
     for trouble in found.troubles:
         warn(trouble)
     _show(found, output, everything)
@@ -97,15 +97,6 @@ def _settings(here: Session) -> MachineConfigSettings | None:
     if cluster is None and here.cluster:
         here.settings.cluster(here.cluster)  # raises, with the known names
     return cluster.machine_configs if cluster is not None else None
-
-
-def _options(given: MachineConfigSettings | None) -> RenderOptions:
-    from planners.machine_config.picture import RenderOptions
-    from starter.sdk.machine_config.rendering import own_version
-
-    if given is None:
-        return RenderOptions(version=own_version())
-    return RenderOptions(given.worker_first, given.feature_gates, given.keep_rendered, own_version())
 
 
 def _show(found: RenderedPool, shape: Shape, everything: bool) -> None:

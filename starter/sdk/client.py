@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from starter.sdk.clusters import Clusters
     from starter.sdk.control_plane.shelf import ControlPlanes
     from starter.sdk.machine_config.pools import ConfigPools
+    from starter.sdk.machine_config.renderer import MachineConfigs
     from starter.sdk.machines.hooks import Hooks
     from starter.sdk.pools.shelf import Pools
     from starter.sdk.worker_pools import WorkerPools
@@ -110,6 +111,12 @@ class HostlerClient(Machines):
         from starter.sdk.machine_config.pools import ConfigPools
 
         return ConfigPools(self.connection)
+
+    @cached_property
+    def machine_configs(self) -> MachineConfigs:
+        from starter.sdk.machine_config.renderer import MachineConfigs
+
+        return MachineConfigs(self.connection)
 
     @cached_property
     def hooks(self) -> Hooks:

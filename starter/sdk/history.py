@@ -25,14 +25,14 @@ from resources.machine.intents import DeleteIntent
 from resources.machine.preservation import ExtendIntent, PreserveIntent
 from resources.machine.state import ApplyIntent, MachineResult, MachineState
 from resources.machine_class.state import ClassState
-from resources.machine_config.state import MachineConfigPoolState
+from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
 from starter.sdk.errors import no_such_workflow
 from starter.sdk.live import failure_words, innermost
 from starter.sdk.machines import preservation
 from starter.sdk.machines.recorded import IntentCall, intent_of
 from starter.sdk.results import TOLD_ASIDE, Event
 
-Journaled = MachineState | FleetState | ClassState | ClusterState | MachineConfigPoolState
+Journaled = MachineState | FleetState | ClassState | ClusterState | MachineConfigPoolState | MachineConfigsState
 """The states of the entities whose story can be told."""
 S = TypeVar("S", bound=Journaled)
 MAX_RUNS = 100

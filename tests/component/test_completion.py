@@ -41,7 +41,9 @@ async def test_words_of_the_command_line(place: Place) -> None:
         "all",
     ]
     kinds = ["machine", "pool", "controlplane", "class", "cluster", "mcp"]
-    assert await offered(place, "--cluster", "x", "describe", "") == kinds
+    assert await offered(place, "--cluster", "x", "renew", "") == kinds
+    described = await offered(place, "--cluster", "x", "describe", "")
+    assert set(described) == {*kinds, "workerpool", "mc", "kubeletconfig", "controllerconfig"}
     assert await offered(place, "rollout", "pause", "contr") == ["controlplane"]
     assert await offered(place, "get", "machines", "--sel") == ["--selector"]
     assert await offered(place, "get", "machines", "-o", "js") == [

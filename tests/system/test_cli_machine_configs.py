@@ -76,6 +76,21 @@ async def test_a_config_is_applied_followed_held_and_taken_back(life: ConfigLife
     assert "mcp/worker" in await hostler(life, "tree")
     assert "unchanged" in await hostler(life, "apply", "-f", "-", stdin=text(own, pool))
 
+    # One object on its own page, and what its deletion would mean.
+    page = await hostler(life, "describe", "mc", "50-worker-own", first)
+    assert re.search(r"Selected by: +pool worker", page)
+    assert re.search(r"Nodes that have it: +worker-1, worker-2, worker-3", page)
+    assert "No" not in (await hostler(life, "describe", "controllerconfig", "machine-config-controller")).split()
+    said = await hostler(life, "delete", "mc", "50-worker-own", "--dry-run")
+    assert said.splitlines()[:2] == ["machineconfig/50-worker-own deletion (dry run)", "  selected by pool worker"]
+    assert "pool worker: 3 of 3 nodes updated to rendered-worker-" in said
+    said = await hostler(life, "delete", "mcp", "worker", code=1)
+    assert "machineconfigpool worker is not deleted: 3 nodes (worker-1, worker-2, worker-3)" in said
+    await hostler(life, "apply", "-f", "-", stdin=text(config("60-gpu", "gpu")))
+    assert (await hostler(life, "delete", "mc", "60-gpu")).splitlines()[0] == "machineconfig/60-gpu deleted"
+    assert "has no MachineConfig 60-gpu" in await hostler(life, "get", "mc", "60-gpu", code=1)
+    assert "machineconfigs/" in await hostler(life, "renew", f"machineconfigs/{life.cluster}")
+
     # Held: what changes then is not rendered, and goes out at once afterwards.
     assert "mcp/worker paused" in await hostler(life, "rollout", "pause", "mcp/worker")
     assert "mcp/worker is paused already" in await hostler(life, "rollout", "pause", "mcp/worker")

@@ -19,7 +19,7 @@ from temporalio.common import TypedSearchAttributes
 from planners.machine_config import membership
 from planners.machine_config.nodes import turn
 from resources import attributes, names
-from resources.machine_config.keys import MACHINE_CONFIG_POOL
+from resources.machine_config.keys import MACHINE_CONFIG_POOL, ConfigKind
 from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
 from starter.sdk import live, parallel
@@ -194,6 +194,28 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
         if not paused:
             return "resumed: what has changed meanwhile is rendered, and goes to its nodes"
         return "paused: nothing is rendered for it; nodes that have begun go on, and no other one begins"
+
+    async def foretell(self, of: ConfigKind, name: str, *, cluster: str | None = None) -> builtins.list[str]:
+        """What the deletion of a pool, or of a config that pools select, means for their nodes, in lines; nothing is
+        deleted. Raises NotFound, and Refused where nobody should delete it."""
+        from starter.sdk.machine_config.deletion import foretell
+
+        where = self.connection.where(cluster)
+        async with self._objects(where) as objects:
+            return await foretell(objects, self.settings, of, name, await self._machines(where))
+
+    async def delete(self, of: ConfigKind, name: str, *, cluster: str | None = None) -> builtins.list[str]:
+        """Deletes it, and says what that means. Raises what `foretell` raises."""
+        where = self.connection.where(cluster)
+        lines = await self.foretell(of, name, cluster=where)
+        async with self._objects(where) as objects:
+            await objects.delete(of, name)
+        return lines
+
+    async def _machines(self, cluster: str) -> dict[str, str]:
+        """Which pools select a machine, as far as one of their workflows says so."""
+        states = (shown.state for shown in await self.states(cluster=cluster))
+        return next((dict(state.machines) for state in states if state is not None), {})
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from resources.machine_config.keys import (
     ConfigKind,
 )
 from resources.machine_config.objects import ConfigObject, MachineConfigPool
+from resources.machine_config.settings import MachineConfigSettings
 from starter.sdk.errors import NotFound, Refused
 from starter.sdk.results import Json
 from starter.sdk.spelling import did_you_mean
@@ -69,8 +70,11 @@ def render(
     return RenderedPool(of, _plain(rendered), sources, made, tuple(troubles))
 
 
-def own_version() -> str:
-    return version("hostler")
+def options_of(given: MachineConfigSettings | None) -> RenderOptions:
+    """How a worker with these settings renders."""
+    if given is None:
+        return RenderOptions(version=version("hostler"))
+    return RenderOptions(given.worker_first, given.feature_gates, given.keep_rendered, version("hostler"))
 
 
 def _picture(manifests: Sequence[ConfigObject], templates: Mapping[str, str], now: datetime) -> Picture:
