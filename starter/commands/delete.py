@@ -238,7 +238,7 @@ def renew(
             raise typer.BadParameter("all takes no names, and is for all of a cluster: renew all [-A]")
         chosen = None
     else:
-        which, given = target(kind, names or [], RENEWED)
+        which, given = target(kind, names or [], RENEWED, also=(ALL,))
         chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 
     async def body(client: HostlerClient) -> None:
