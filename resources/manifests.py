@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -179,6 +179,11 @@ OF_CLOUD: Mapping[type[Manifest], Callable[[dict[str, Any], str, Judged], None]]
 class ManifestError(ValueError):
     """Bad input; the message says where (file, document, field), what and what to do."""
 
+    def __init__(self, message: str, warnings: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.warnings = list(warnings)
+        """What would have been warned of, had nothing been wrong."""
+
 
 @dataclass
 class Loaded:
@@ -234,11 +239,11 @@ def load_manifests(text: str, source: str, validate: Validate = Validate.STRICT)
     if validate == Validate.STRICT and unknown:
         way_out = "nothing is sent; correct the unknown fields, or go on without them: --validate=warn"
         wrong = [*few([*wrong, *unknown], ERRORS_SHOWN), f"{source}: {way_out}"]
-    if wrong:
-        raise ManifestError("\n".join(few(wrong, ERRORS_SHOWN + 1)))
     loaded.warnings += [w for one in judged for w in one.warnings]
     if validate == Validate.WARN:
         loaded.warnings += unknown
+    if wrong:
+        raise ManifestError("\n".join(few(wrong, ERRORS_SHOWN + 1)), few(loaded.warnings, ERRORS_SHOWN))
     return loaded
 
 

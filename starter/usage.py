@@ -51,4 +51,5 @@ def _name(parameter: Any) -> str:
 def _within(message: str) -> str:
     """The message as it stands after a colon."""
     found = message if message[1:2].isupper() else message[:1].lower() + message[1:]
-    return found.removesuffix(".").replace(". Did you mean", "; did you mean")
+    ended = found if found.endswith("...") else found.removesuffix(".")
+    return ended.replace(". Did you mean", "; did you mean")

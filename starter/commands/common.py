@@ -201,38 +201,43 @@ def validate_of(word: str) -> Validate:
         raise typer.BadParameter(words) from None
 
 
-def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,)) -> tuple[str, list[str]]:
-    """Kind and names, from `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error."""
-    found = targets(kind, names, kinds)
+def target(
+    kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,), *, also: Collection[str] = ()
+) -> tuple[str, list[str]]:
+    """Kind and names, from `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error, which names `also` too:
+    words that the command takes in place of a kind."""
+    found = targets(kind, names, kinds, also=also)
     if len(found) > 1:
         words = " and ".join(SHORT.get(k, k) for k, _ in found)
         raise typer.BadParameter(f"give names of one kind, not of {words}")
     return found[0]
 
 
-def targets(kind: str, names: Sequence[str | None], kinds: Collection[str]) -> list[tuple[str, list[str]]]:
+def targets(
+    kind: str, names: Sequence[str | None], kinds: Collection[str], *, also: Collection[str] = ()
+) -> list[tuple[str, list[str]]]:
     """Kinds and their names, from `machine m1 m2`, `machine/m1 pool/p1` or `machines,pools`. Raises a usage error."""
     given = [n for n in names if n]
     if "/" not in kind:
-        return [(_kind(word, kinds, alone=not given), given) for word in dict.fromkeys(kind.split(","))]
+        return [(_kind(word, kinds, alone=not given, also=also), given) for word in dict.fromkeys(kind.split(","))]
     found: dict[str, list[str]] = {}
     last = ""
     for word in (kind, *given):
         of, slash, name = word.partition("/")
-        last, name = (_kind(of, kinds), name) if slash else (last, of)
+        last, name = (_kind(of, kinds, also=also), name) if slash else (last, of)
         if not name:
             raise typer.BadParameter(f"{word!r} has no name; write {of}/NAME or {of} NAME")
         found.setdefault(last, []).append(name)
     return list(found.items())
 
 
-def _kind(word: str, kinds: Collection[str], *, alone: bool = False) -> str:
+def _kind(word: str, kinds: Collection[str], *, alone: bool = False, also: Collection[str] = ()) -> str:
     """The kind of this word. `alone`: nothing else was given, so the word may be a name."""
     known = ALIASES.get(word)
     if known in kinds and known is not None:
         return known
-    spelled = did_you_mean(word, [alias for alias, kind in ALIASES.items() if kind in kinds])
-    words = [SHORT.get(k, k) for k in kinds]
+    spelled = did_you_mean(word, [*(alias for alias, kind in ALIASES.items() if kind in kinds), *also])
+    words = [*(SHORT.get(k, k) for k in kinds), *also]
     with_names = [SHORT.get(k, k) for k in kinds if k not in ONLY]
     if known is None and alone and not spelled and len(with_names) <= FEW:  # most likely the name alone
         spelled = f"; write {' or '.join(f'{w} {word}' for w in with_names)}"

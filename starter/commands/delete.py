@@ -280,7 +280,7 @@ def renew(
             raise typer.BadParameter("all takes no names, and is for all of a cluster: renew all [-A]")
         chosen = None
     else:
-        which, given = target(kind, names or [], RENEWED)
+        which, given = target(kind, names or [], RENEWED, also=(ALL,))
         which = RENDERING if which == MACHINE_CONFIG else which
         chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 

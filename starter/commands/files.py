@@ -9,6 +9,7 @@ from pathlib import Path
 from resources.documents import SIZE_MOST
 from resources.manifests import Loaded, ManifestError, load_manifests
 from resources.validation import Validate
+from starter.outlet import warn
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -16,7 +17,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 def read(sources: Iterable[str], validate: Validate = Validate.STRICT) -> Loaded:
     """Everything in `sources`: files, directories (their *.yaml, *.yml and *.json, not deeper, as kubectl), `-`.
 
-    Raises ManifestError with all that is wrong in all of them, by file, and also when there is nothing in them.
+    Raises ManifestError with all that is wrong in all of them, by file, and also when there is nothing in them. Where
+    something is wrong the warnings are said first, so that one look shows everything that is to be corrected.
     """
     whole, wrong = Loaded(), []
     given = list(sources)
@@ -25,11 +27,14 @@ def read(sources: Iterable[str], validate: Validate = Validate.STRICT) -> Loaded
             part = load_manifests(text, source, validate)
         except ManifestError as e:
             wrong.append(str(e))
+            whole.warnings += e.warnings
             continue
         for manifest in part.manifests:
             whole.add(manifest)
         whole.warnings += part.warnings
     if wrong:
+        for warning in whole.warnings:
+            warn(warning)
         raise ManifestError("\n".join(wrong))
     if not whole.manifests:
         raise ManifestError(f"{', '.join(given)}: contains no manifests")

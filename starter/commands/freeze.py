@@ -71,7 +71,7 @@ def _each(here: Session, kind: str, names: list[str] | None, ask: Ask) -> None:
     every = kind == ALL
     if every and names:
         raise typer.BadParameter("all takes no names; write cluster NAME or pool NAME")
-    of, given = (CLUSTER, []) if every else target(kind, names or [], (POOL, CLUSTER))
+    of, given = (CLUSTER, []) if every else target(kind, names or [], (POOL, CLUSTER), also=(ALL,))
     if of == POOL:
         given = named(of, given)
 

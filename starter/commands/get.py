@@ -132,7 +132,7 @@ def get(
 def _targets(kind: str, names: list[str]) -> list[tuple[str, list[str]]]:
     """Kinds and their names. Raises a usage error."""
     if kind != ALL:
-        return targets(kind, names, KINDS)
+        return targets(kind, names, KINDS, also=(ALL,))
     if names:
         raise typer.BadParameter("all takes no names: get all, or get machine/NAME pool/NAME")
     return [(which, []) for which in EVERYTHING]

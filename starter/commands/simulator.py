@@ -21,10 +21,13 @@ from starter.outlet import say, say_text
 from starter.sdk.errors import HostlerError, Unreachable
 
 app = typer.Typer(
-    help="The simulator that `hostler up` runs: faults, lag, knobs, calls.", no_args_is_help=True, add_completion=False
+    help="The simulator that `hostler up` runs: faults, lag, knobs, calls.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
-faults = typer.Typer(help="Faults of calls.", no_args_is_help=True)
-knobs = typer.Typer(help="Behavior of the machines' kubelets.", no_args_is_help=True)
+faults = typer.Typer(help="Faults of calls.", no_args_is_help=True, rich_markup_mode=None)
+knobs = typer.Typer(help="Behavior of the machines' kubelets.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(faults, name="faults")
 app.add_typer(knobs, name="knobs")
 

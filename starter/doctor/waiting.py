@@ -33,6 +33,8 @@ from starter.sdk.machines.records import machines_of
 BUDGET = "blocked by "
 """Words of a drain that a disruption budget is in the way of: somebody may have to change it."""
 BLOCKED = "DrainBlocked"
+NOT_YET = "NodeNotReady"
+"""What is usual of a Node for as long as its machine comes up, and trouble of one that was Running."""
 LISTED = 500
 """Machines that are looked at; of more than that, the rest are counted."""
 ASKED = 50
@@ -72,6 +74,8 @@ class Waiting:
     """Whether the machine has a VM, as far as is known."""
     held: str = ""
     """The reason of its owner's wait for which a Failed machine is not replaced for now."""
+    joining: bool = False
+    """Whether the machine comes up: it is Pending."""
 
     def todo(self, cluster: str) -> str:
         if self.kind == "class":
@@ -82,6 +86,8 @@ class Waiting:
     def by_itself(self, cluster: str) -> bool:
         if self.reason == BLOCKED:
             return False
+        if self.joining and self.reason == NOT_YET:
+            return True
         return nothing_to_do(self.held) if self.held else self.todo(cluster).startswith("Nothing")
 
     def long(self, now: datetime) -> bool:
@@ -214,6 +220,7 @@ def _listed(execution: WorkflowExecution) -> Waiting:
         kept=found.get(attributes.PRESERVED_UNTIL) is not None,
         failed=found.get(attributes.PHASE, "").startswith(Phase.FAILED),
         vm=bool(found.get(attributes.PROVIDER_ID)),
+        joining=found.get(attributes.PHASE) == Phase.PENDING,
     )
 
 

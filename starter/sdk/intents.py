@@ -20,6 +20,9 @@ from starter.sdk.results import Sent
 TRIES, PAUSE = 5, 0.2
 UPDATE_TIMEOUT = 5.0
 """Seconds that an update may wait for its answer. An update is durable only when a worker has accepted it."""
+FAILED_TASK = "Workflow Task in failed state"
+"""The server's words where the last task of the workflow failed, or nobody finished it in time."""
+STUCK = "its worker is stuck, or fails the workflow's task: `hostler doctor` says which"
 
 
 def new_id() -> str:
@@ -94,6 +97,8 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer:
         raise refused(getattr(cause, "message", "") or str(cause)) from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         raise Unanswered from None
-    except Exception as e:  # for example a task that fails, too many updates at once, an unreadable answer
+    except Exception as e:  # for example, too many updates at once, an unreadable answer
+        if isinstance(e, RPCError) and e.status is RPCStatusCode.FAILED_PRECONDITION and FAILED_TASK in e.message:
+            raise Unanswered(STUCK) from None
         words = f"{e.status.name}: {e.message}" if isinstance(e, RPCError) else f"{type(e).__name__}: {e}"
         raise Unanswered(f"a direct request was not answered ({words})") from None

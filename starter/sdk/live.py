@@ -238,8 +238,8 @@ async def folded(
 
 
 def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:
-    """The workflow's page in Temporal's web UI."""
+    """The workflow's page in Temporal's web UI: of one run, the words in which it says what it waits for."""
     if not ui:
         return None
     page = f"{ui.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
-    return f"{page}/{run_id}/history" if run_id else page
+    return f"{page}/{run_id}/user-metadata" if run_id else page

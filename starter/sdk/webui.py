@@ -18,6 +18,9 @@ COLUMNS = ("Status", "Workflow ID", attributes.PHASE.name, attributes.REASON.nam
 NOT_WELL = ("Failed", "Failed:Preserved", "CrashLoopBackOff", "Unknown", "Unknown:Preserved")
 """Phases of a machine that somebody may want to look at."""
 
+POOLS = ("MachineDeploymentWorkflow", "ControlPlaneWorkflow", "MachineConfigPoolWorkflow")
+"""Whatever has nodes or machines and may wait for a person."""
+
 
 @dataclass(frozen=True)
 class SavedView:
@@ -40,7 +43,7 @@ VIEWS = (
     SavedView(
         "hostler-pools-that-wait",
         "Hostler: pools that wait",
-        f"{running('MachineDeploymentWorkflow')} AND {attributes.REASON.name} IS NOT NULL",
+        f"{_among('WorkflowType', POOLS)} AND ExecutionStatus='Running' AND {attributes.REASON.name} IS NOT NULL",
     ),
 )
 

@@ -93,7 +93,7 @@ async def test_a_task_that_fails_is_asked_again_and_then_the_intent_is_recorded(
     """The server gives an update up when the task that carried it failed; most often the next one does not."""
     handle = Handle(FAILED_TASK)
     sent = await send(handle)
-    words = "a direct request was not answered (FAILED_PRECONDITION: Workflow Task in failed state)"
+    words = "its worker is stuck, or fails the workflow's task: `hostler doctor` says which"
     assert (sent.message, sent.recorded) == (f"recorded; {words}", True)
     assert handle.sent == ["update"] * intents.TRIES + ["signal i"]
 

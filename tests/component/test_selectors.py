@@ -181,6 +181,8 @@ async def test_usage(place: Place) -> None:
         (("delete", "cluster", "--all"), "for a cluster"),
         (("delete", "cluster"), "give one cluster"),
         (("wait", "cluster", "c1"), "'cluster' is not a kind for this command; it takes machine"),
+        (("freeze", "al"), "it takes pool, cluster, all; did you mean all?"),
+        (("freeze", "pool"), "give the names: pool NAME..."),
         (("get", "mashines"), "did you mean machines"),
         (("renew", "machine"), "give names"),
     ):

@@ -65,6 +65,9 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
     [
         (Waiting("machine", "m1", "PreDrainHook", since=NOW), Level.WARNING),  # meant so; and yet somebody has to act
         (Waiting("machine", "m1", "ReasonOfTheFuture", since=NOW), Level.PROBLEM),
+        (Waiting("machine", "m1", "NodeNotReady", since=NOW), Level.PROBLEM),
+        (Waiting("machine", "m1", "NodeNotReady", since=NOW, joining=True), Level.WAITS),  # it boots
+        (Waiting("machine", "m1", "NodeNotReady", since=NOW - 20 * MINUTE, joining=True), Level.WARNING),
         (Waiting("pool", "p1", "Canary", since=NOW), Level.WARNING),
         (Waiting("pool", "p1", "ClusterPaused", since=NOW), Level.PROBLEM),
         (Waiting("class", "c1", "UpdateFailed"), Level.PROBLEM),

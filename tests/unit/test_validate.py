@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from resources.names import PRESERVE_ANNOTATION, PRIORITY_ANNOTATION
 from resources.redact import hide_secrets
 from resources.settings import SettingsError, load_settings
 from resources.validation import Validate
+from starter.commands.files import read
 
 API = "machine.sapcloud.io/v1alpha1"
 MACHINE: dict[str, Any] = {
@@ -81,6 +83,23 @@ def test_warn_says_it_and_goes_on() -> None:
     assert warnings(TYPOS, validate=Validate.WARN) == SAID
     (pool,) = load_manifests(yaml.safe_dump(TYPOS), "f.yaml", Validate.WARN).pools
     assert pool.spec.replicas == 0
+
+
+def test_warn_says_it_beside_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One look shows all that is to be corrected, also where another file is the one that is wrong."""
+    typos, wrong = tmp_path / "typos.yaml", tmp_path / "wrong.yaml"
+    typos.write_text(yaml.safe_dump(put(POOL, "spec.replica", 3)))
+    wrong.write_text(yaml.safe_dump(put(put(POOL, "spec.repair.max", 1), "spec.replicas", -1)))
+    with pytest.raises(ManifestError, match=r"spec\.replicas"):
+        read([str(typos), str(wrong)], Validate.WARN)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("(document 1): ")[2].partition(";")[0] for line in said] == [
+        "MachineDeployment p: spec.replica: unknown field",
+        "MachineDeployment p: spec.repair.max: unknown field",
+    ]
+    with pytest.raises(ManifestError):
+        read([str(typos), str(wrong)], Validate.IGNORE)
+    assert capsys.readouterr().err == ""
 
 
 def test_ignore_is_silent() -> None:
