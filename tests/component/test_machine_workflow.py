@@ -376,8 +376,9 @@ async def test_a_deletion_without_credentials_says_what_would_end_it(machines: M
 async def test_a_deletion_says_whether_a_vm_was_ever_asked_for(machines: Machines, asked: bool) -> None:
     missing = ErrorInfo.of(ErrorClass.AUTH, "Secret default/demo-aws does not exist in cluster demo")
     failure = ApplicationError(missing.message, missing, type=MISSING_CREDENTIALS, non_retryable=True)
-    first = [classified(ErrorClass.AUTH, "no right to create")] if asked else []
-    machines.stubs.then("create_machine", *first, failure)
+    if asked:
+        machines.stubs.then("create_machine", classified(ErrorClass.AUTH, "no right to create"))
+    machines.stubs.always["create_machine"] = failure
     timings = Timings(poll=timedelta(seconds=1), retry={ErrorClass.AUTH: timedelta(seconds=0.1)})
     handle = await machines.start(machines.new_state("m-1", timings=timings))
     await reason(handle, "CredentialsMissing")

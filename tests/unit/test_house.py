@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import runpy
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -70,21 +72,34 @@ def imports(source: str) -> set[str]:
     return {module.partition(".")[0] for module in modules(source)}
 
 
-def modules(source: str, members: bool = False) -> set[str]:
+@functools.cache  # most of what is here asks each file of the house once
+def modules(source: str, members: bool = False) -> frozenset[str]:
     """Imported modules, including imports inside functions. `members`: what is imported from a package counts by its
     own name, which may be a module of it."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    found: set[str] = set()
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {f"{node.module}.{alias.name}" for alias in node.names} if members else {node.module}
-    return found
+    return frozenset(found)
+
+
+def statements(block: ast.AST) -> Iterator[ast.stmt]:
+    """All statements within it, however deep: no expression has one."""
+    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+        inner = getattr(block, field, None)
+        for node in inner if isinstance(inner, list) else ():  # the body of a lambda is an expression
+            if isinstance(node, ast.stmt):
+                yield node
+            yield from statements(node)
 
 
 # A cloud's name stands in its own packages and in one registry row: other code that knows one would have to be written
 # again for each cloud. This holds for code, and for what people are told; explanations may name any cloud.
 CLOUD_NAMES = re.compile(r"aws|ec2|amazon|boto|azure|\bgce\b|\bgcp\b|google", re.IGNORECASE)
+NAMED = frozenset({"id", "attr", "arg", "name", "module", "asname"})
+"""The fields of a syntax tree that hold an identifier."""
 THEIR_OWN = (
     *("drivers/aws/", "resources/clouds/aws/", "simulator/clouds/ec2/"),
     *("drivers/azure/", "resources/clouds/azure/", "simulator/clouds/arm/"),
@@ -102,15 +117,14 @@ def names_of_clouds(source: str) -> set[str]:
     tree = ast.parse(source)
     docs = {
         statement.value
-        for node in ast.walk(tree)
-        for statement in (getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ())
+        for statement in statements(tree)
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     }
     said = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node not in docs:
             said.add(str(node.value))
-        said |= {str(getattr(node, field, None) or "") for field in ("id", "attr", "arg", "name", "module", "asname")}
+        said.update(str(getattr(node, field) or "") for field in NAMED.intersection(node._fields))
     return {words for words in said if CLOUD_NAMES.search(words)}
 
 
@@ -420,7 +434,8 @@ MAY_STAND_TWICE = {
 CAMEL_CASE = re.compile(r"[A-Z]\w*[a-z]\w*")
 
 
-def classes(source: str) -> set[str]:
+@functools.cache
+def classes(source: str) -> frozenset[str]:
     """Public classes and type aliases of a module; type variables are nobody's."""
     found = set()
     for node in ast.parse(source).body:
@@ -429,7 +444,7 @@ def classes(source: str) -> set[str]:
                 found.add(name)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
                 found.add(name)
-    return {name for name in found if CAMEL_CASE.fullmatch(name)}
+    return frozenset(name for name in found if CAMEL_CASE.fullmatch(name))
 
 
 def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
