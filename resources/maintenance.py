@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from resources.base import Duration, Instant, Manifest, Name, Text, Value, later
 from resources.intents import Intent
-from resources.words import utc
+from resources.words import by_whom, utc
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -204,9 +204,8 @@ class Freeze(Value):
     def words(self) -> str:
         """Since when, until when, by whom and why."""
         until = f" until {utc(self.until)}" if self.until else ""
-        by = f" by {self.requested_by}" if self.requested_by else ""
-        why = f": {self.reason}" if self.reason else ""
-        return f"since {utc(self.time)}{until}{by}{why}"
+        by = by_whom(self.requested_by, self.reason)
+        return f"since {utc(self.time)}{until}{by}"
 
 
 class FreezeIntent(Intent):

@@ -17,6 +17,16 @@ def utc_clock(time: datetime) -> str:
     return f"{time.astimezone(UTC):%H:%M:%S} UTC"
 
 
+def kube_time(time: datetime) -> str:
+    """`2026-03-01T14:05:00Z`: as Kubernetes' API has times (metav1.Time), in whole seconds."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def by_whom(who: str, why: str = "") -> str:
+    """` by alice: too old`, to go after what was done; "" where neither is known."""
+    return f"{f' by {who}' if who else ''}{f': {why}' if why else ''}"
+
+
 def cause(error: BaseException) -> str:
     """What the error says. Many say nothing (a timeout, a connection that was closed): these are called by their name.
     An error is never false, so `{e or …}` would not do."""

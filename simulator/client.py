@@ -20,7 +20,7 @@ from typing import Any, Literal
 import aiohttp
 import yaml
 
-from resources.words import cause
+from resources.words import cause, kube_time
 
 Obj = dict[str, Any]
 """A Kubernetes object, list or Status as decoded JSON."""
@@ -292,7 +292,7 @@ def present_certificate(tls: ssl.SSLContext, certificate_pem: str, key_pem: str)
 
 def timestamp() -> str:
     """Now as Kubernetes' Time: whole seconds, UTC."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.now(UTC))
 
 
 def micro_timestamp() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
+from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON
@@ -48,6 +49,17 @@ def share(urgency: Priority, account: Account | None) -> Priority:
     if account is None:
         return urgency
     return Share(priority_key=urgency.priority_key, fairness_key=account.fairness_key, account=account.key)
+
+
+def watching(duration: timedelta, heartbeat: timedelta) -> dict[str, Any]:
+    """The options of a watch that follows an API server for so long, and then returns with its cursor, or sooner where
+    it is asked to."""
+    return {
+        "start_to_close_timeout": duration + timedelta(minutes=5),
+        "heartbeat_timeout": heartbeat,
+        "retry_policy": poller(timedelta(seconds=1)),  # it is itself patient with the API server
+        "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    }
 
 
 def poller(interval: timedelta) -> RetryPolicy:

@@ -43,6 +43,7 @@ from resources.machine_config.keys import (
 from resources.machine_config.node import ConfigNode, config_node, dialect_of
 from resources.machine_config.objects import ConfigError, MachineConfigPool
 from resources.machine_config.view import ConfigPoolView
+from resources.words import kube_time
 
 TAINT = {"key": UPDATE_TAINT, "effect": "PreferNoSchedule"}
 TYPE = {"apiVersion": API, "kind": MACHINE_CONFIG_POOL.kind}
@@ -206,6 +207,6 @@ def merged(there: list[Object], wanted: list[Object], now: datetime) -> list[Obj
             result.append(before)
             continue
         same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
-        since = before["lastTransitionTime"] if same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = before["lastTransitionTime"] if same else kube_time(now)
         result.append({**condition, "lastTransitionTime": since})
     return result

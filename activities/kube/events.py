@@ -13,6 +13,7 @@ from activities.kube.client import Kube, KubeError
 from resources.calls.machine import MachineRef
 from resources.journal import Happening
 from resources.reasons import is_warning
+from resources.words import kube_time
 
 NAMESPACE = "default"
 """Where Events of objects without a namespace are, and where kubectl looks for a Node's."""
@@ -55,7 +56,7 @@ async def _write(kube: Kube, event: dict[str, Any]) -> None:
 def _event(
     found: dict[str, Any], identity: str, at: datetime, reason: str, message: str, warning: bool
 ) -> dict[str, Any]:
-    metadata, time = found["metadata"], at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata, time = found["metadata"], kube_time(at)
     about = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": metadata["name"]}
     return {
         "apiVersion": "v1",

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import secrets
 import string
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from activities.kube.client import Kube, KubeError, secret_path
 from resources.calls.machine import MachineRef
 from resources.names import TAG_UID
 from resources.userdata import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN
+from resources.words import kube_time
 
 NAMESPACE = "kube-system"
 _ALPHABET = string.ascii_lowercase + string.digits
@@ -130,4 +131,4 @@ def _manifest(machine: MachineRef, identity: str, secret: str, expires: datetime
 
 def _rfc3339(time: datetime) -> str:
     """The time in whole seconds, rounded up: a token must not end before the machine's deadline does."""
-    return (time.astimezone(UTC) + timedelta(microseconds=999_999)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(time + timedelta(microseconds=999_999))

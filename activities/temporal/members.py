@@ -16,7 +16,7 @@ from activities.base import Activities
 from activities.batch import each
 from activities.temporal.announce import tell_cluster
 from activities.temporal.classes import forget_user
-from activities.temporal.workflows import MACHINE, ROLLOUT, described, listed, running, tell
+from activities.temporal.workflows import CONFIG_POOL, MACHINE, ROLLOUT, described, listed, running, tell
 from resources import starts
 from resources.cluster.state import PoolsFound, PoolsInput
 from resources.fleet.membership import (
@@ -28,7 +28,7 @@ from resources.fleet.membership import (
     TellMachinesOutput,
 )
 from resources.machine_class.state import ClassId
-from resources.names import cluster_id, machine_id
+from resources.names import cluster_id, config_pool_id, config_pool_listed, machine_id
 from resources.owner import Owner, OwnerRef, workflows_of_owners
 from resources.pool.rollout import RolloutState
 
@@ -100,10 +100,14 @@ class MemberActivities(Activities):
 
     @activity.defn
     async def find_pools(self, input: PoolsInput) -> PoolsFound:
-        """Running owners of a cluster whose former workflow was ended from outside. From visibility too."""
-        cluster, query = input.cluster, running(*workflows_of_owners(), cluster=input.cluster)
-        owners = [Owner.of_id(cluster, execution.id) async for execution in self.deps.client.list_workflows(query)]
-        return PoolsFound(names=sorted(owner.listed for owner in owners if owner))
+        """Finds who is to hear a cluster's news, running owners and config pools: they were there before its workflow,
+        or know a former one. From visibility too."""
+        cluster, query = input.cluster, running(*workflows_of_owners(), CONFIG_POOL, cluster=input.cluster)
+        ids = [execution.id async for execution in self.deps.client.list_workflows(query)]
+        owners = [owner.listed for id in ids if (owner := Owner.of_id(cluster, id))]
+        config_pools = config_pool_id(cluster, "")
+        configs = [config_pool_listed(id.removeprefix(config_pools)) for id in ids if id.startswith(config_pools)]
+        return PoolsFound(names=sorted([*owners, *configs]))
 
     @activity.defn
     async def register_pool(self, input: OwnerRef) -> None:

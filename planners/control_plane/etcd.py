@@ -45,8 +45,7 @@ def judge(observed: Observed, host: Host) -> Act | Wait | None:
     """What is to be done before a machine whose index has a ready replacement may go, or what it waits for; None once
     it has no member of etcd."""
     view = observed.etcd
-    if view is None or view.trouble or observed.etcd_trouble:
-        words = observed.etcd_trouble or (view.trouble if view else "it has not been looked at since")
+    if (words := _unseen(observed)) or view is None:
         return Wait("EtcdTrouble", f"{host.name} stays while etcd cannot be looked after: {words}")
     if not view.quorate:
         return Wait("EtcdQuorumLost", f"{host.name} stays: {quorum_lost(view)}")
@@ -66,6 +65,31 @@ def judge(observed: Observed, host: Host) -> Act | Wait | None:
         message = f"etcd's leader moves from {member.called} to {new.called}: {host.name} leaves"
         return Act(EtcdAct.MOVE_LEADER, new, "EtcdLeaderMoved", message)
     return _remove(member, f"{host.name} leaves, and {new.called} votes in its place")
+
+
+def refusal_to_restart(observed: Observed, machine: str) -> str:
+    """Why the machine may not restart now, in words; "" where it may: the members of the others are a quorum without
+    its own, which is away for a while."""
+    view = observed.etcd
+    if (words := _unseen(observed)) or view is None:
+        return f"etcd cannot be looked at: {words}"
+    if not view.quorate:
+        return quorum_lost(view)
+    left, quorum = [m for m in view.voters if m.machine != machine], needed(len(view.voters))
+    healthy = sum(m.healthy for m in left)
+    if len(left) == len(view.voters) or healthy >= quorum:
+        return ""
+    ill = [f"{m.called} ({m.trouble})" for m in left if not m.healthy]
+    return (
+        f"without its member {healthy} of {some(len(view.voters), 'voting member')} of etcd would be healthy, and "
+        f"{quorum} are a quorum" + (f"; not healthy: {named(ill)}" if ill else "")
+    )
+
+
+def _unseen(observed: Observed) -> str:
+    """Why it is not known how etcd is, in words; "" where it is."""
+    view = observed.etcd
+    return observed.etcd_trouble or (view.trouble if view else "it has not been looked at since")
 
 
 def quorum_lost(view: EtcdView) -> str:

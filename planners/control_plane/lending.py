@@ -1,9 +1,11 @@
 """Whether the control plane lends a machine to a config pool, whose update restarts it: only while all others are ready
-and nothing is being replaced, one at a time (I14)."""
+and nothing is being replaced, one at a time, and where its etcd is guarded, only while the others' members are a quorum
+(I14)."""
 
 from __future__ import annotations
 
 from planners.control_plane import gates
+from planners.control_plane.etcd import refusal_to_restart
 from planners.control_plane.view import Observed
 from planners.words import named, some
 
@@ -27,5 +29,4 @@ def refusal_to_lend(observed: Observed, machine: str) -> str:
         return f"{some(observed.surge)} more than replicas: a replacement is not over"
     if len(others) < observed.quorum:
         return f"without it {some(len(others), 'machine')} would be ready, and a quorum is {observed.quorum}"
-    trouble = observed.etcd_trouble if observed.guarded else ""
-    return f"etcd cannot be looked at: {trouble}" if trouble else ""
+    return refusal_to_restart(observed, machine) if observed.guarded else ""

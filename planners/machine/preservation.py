@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from resources.base import later
 from resources.machine.preservation import PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import Phase
-from resources.words import utc
+from resources.words import by_whom, utc
 
 WARN_BEFORE = timedelta(hours=1)
 """How long before a preservation ends an Event says so."""
@@ -248,5 +248,4 @@ def _asked(o: ObservedMachine, value: str) -> str:
 
 
 def _by(who: PreserveRequest | Release) -> str:
-    by = f" by {who.requested_by}" if who.requested_by else ""
-    return by + (f" ({who.reason})" if who.reason else "")
+    return by_whom(who.requested_by) + (f" ({who.reason})" if who.reason else "")

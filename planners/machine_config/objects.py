@@ -24,6 +24,7 @@ from resources.machine_config.keys import (
     ConfigKind,
 )
 from resources.selectors import LabelSelector
+from resources.words import kube_time
 
 Obj: TypeAlias = Mapping[str, Any]
 _DIGITS = re.compile(r"[0-9]+")
@@ -158,17 +159,12 @@ def with_conditions(obj: Obj, wanted: Sequence[Mapping[str, str]], now: datetime
     for new in wanted:
         old = next((c for c in found if c.get("type") == new["type"]), None)
         since = old.get("lastTransitionTime") if old and old.get("status") == new["status"] else None
-        full = {**new, "lastTransitionTime": since or written(now)}
+        full = {**new, "lastTransitionTime": since or kube_time(now)}
         if old is None:
             found.append(full)
         else:
             found[found.index(old)] = full
     return found
-
-
-def written(time: datetime) -> str:
-    """A time as Kubernetes writes it."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # -- versions ---------------------------------------------------------------------------------------------------------

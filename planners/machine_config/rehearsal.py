@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from planners.machine_config.objects import Obj, copied, generation_of, meta, name_of, spec_of, uid_of, written
+from planners.machine_config.objects import Obj, copied, generation_of, meta, name_of, spec_of, uid_of
 from planners.machine_config.picture import ConfigChange, ConfigEvent, Picture, RenderOptions, RenderTrouble
 from planners.machine_config.reconcile import plan
 from resources.machine_config.keys import (
@@ -22,6 +22,7 @@ from resources.machine_config.keys import (
     MACHINE_CONFIG_POOL,
     ConfigKind,
 )
+from resources.words import kube_time
 
 ROUNDS_MOST = 50
 """More than any cluster needs: templates, names, kubelet configs, statuses, rendering and targets are a round each."""
@@ -81,7 +82,7 @@ def applied(picture: Picture, change: ConfigChange, now: datetime) -> Picture:
     elif meta(there).get("resourceVersion") != meta(change.before).get("resourceVersion"):
         raise ConflictingWrite(f"{change.verb} {change.kind.kind} {change.name}: it has been written since")
     elif change.verb == "delete":
-        objects[change.name] = _next(there, {**there, "metadata": {**meta(there), "deletionTimestamp": written(now)}})
+        objects[change.name] = _next(there, {**there, "metadata": {**meta(there), "deletionTimestamp": kube_time(now)}})
     else:
         objects[change.name] = _next(there, _kept_apart(there, change))
     new = objects[change.name]
@@ -97,7 +98,7 @@ def stored(obj: Obj, now: datetime) -> dict[str, Any]:
     """A new object as an API server keeps it."""
     new = copied(obj)
     name = f"{new.get('kind', '')}/{name_of(new)}"
-    ours = {"uid": f"uid-of-{name}", "creationTimestamp": written(now), "generation": 1, "resourceVersion": "1"}
+    ours = {"uid": f"uid-of-{name}", "creationTimestamp": kube_time(now), "generation": 1, "resourceVersion": "1"}
     new["metadata"] = {**ours, **new["metadata"]}
     return new
 

@@ -17,7 +17,7 @@ from resources.journal import Happening
 from resources.maintenance import Freeze, FreezeIntent
 from resources.names import DEFAULT_QUEUE
 from resources.timings import Timings
-from resources.words import utc
+from resources.words import by_whom, utc
 
 
 class Pause(Value):
@@ -30,9 +30,8 @@ class Pause(Value):
     @property
     def words(self) -> str:
         """Since when it is paused, by whom and why."""
-        by = f" by {self.requested_by}" if self.requested_by else ""
-        why = f": {self.reason}" if self.reason else ""
-        return f"since {utc(self.time)}{by}{why}"
+        by = by_whom(self.requested_by, self.reason)
+        return f"since {utc(self.time)}{by}"
 
 
 class Ended(Value):

@@ -9,8 +9,9 @@ import re
 from datetime import datetime
 from typing import Any
 
+from resources.words import kube_time
 from simulator.kube.errors import bad_request
-from simulator.kube.objects import Obj, format_time, parse_time
+from simulator.kube.objects import Obj, parse_time
 from simulator.kube.resources import Resource
 
 _TIMES = {
@@ -72,7 +73,7 @@ def _unreadable(resource: Resource, why: str) -> Exception:
 
 def _time(resource: Resource, text: Any) -> str:
     try:
-        return format_time(parse_time(text))
+        return kube_time(parse_time(text))
     except (TypeError, ValueError):
         raise _unreadable(resource, f'"{text}" as "2006-01-02T15:04:05Z07:00": cannot parse') from None
 
@@ -87,5 +88,5 @@ def _micro_time(resource: Resource, text: Any) -> str:
 
 def micro_time(moment: datetime) -> str:
     """A moment as `metav1.MicroTime` is written."""
-    whole = format_time(moment).removesuffix("Z")
+    whole = kube_time(moment).removesuffix("Z")
     return f"{whole}.{moment.microsecond:06d}Z"

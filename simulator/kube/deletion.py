@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from resources.words import kube_time
 from simulator.kube import crds, pods
 from simulator.kube.errors import bad_request, conflict, forbidden
-from simulator.kube.objects import Obj, format_time, parse_time
+from simulator.kube.objects import Obj, parse_time
 from simulator.kube.resources import DEFINITIONS, NAMESPACES, PODS, Resource, Resources
 from simulator.kube.store import Item, Store
 
@@ -96,7 +97,7 @@ def _mark(registry: Kept, resource: Resource, item: Item, grace: int) -> Item:
             obj["metadata"]["generation"] += 1
     else:
         start = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=before)
-    obj["metadata"]["deletionTimestamp"] = format_time(start + timedelta(seconds=grace))
+    obj["metadata"]["deletionTimestamp"] = kube_time(start + timedelta(seconds=grace))
     obj["metadata"]["deletionGracePeriodSeconds"] = grace
     if resource.id == NAMESPACES.id:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from resources.words import kube_time
+
 Obj = dict[str, Any]
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -12,11 +14,7 @@ Key = tuple[str, str]
 
 def now() -> str:
     """The current time as `metav1.Time` is written: RFC 3339, UTC, whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def format_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.now(UTC))
 
 
 def parse_time(text: str) -> datetime:

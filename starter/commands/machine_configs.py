@@ -4,12 +4,12 @@ cluster's own API."""
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from starter.commands.common import Session
 from starter.commands.kinds import CONTROLLER_CONFIG, KUBELET_CONFIG, MACHINE_CONFIG
+from starter.commands.objects import ListedObject, wholes
 from starter.commands.rows import AGE, Column, Listing, key_of, listed, phase_style, those_named
 
 if TYPE_CHECKING:
@@ -21,24 +21,13 @@ if TYPE_CHECKING:
     from starter.sdk.results import Json
 
 
-class ListedConfig(NamedTuple):
-    cluster: str
-    whole: Json
-
-    @property
-    def name(self) -> str:
-        return str(self.whole["metadata"]["name"])
-
-    @property
-    def created(self) -> datetime:
-        return datetime.fromisoformat(self.whole["metadata"]["creationTimestamp"])
-
+class ListedConfig(ListedObject):
     def annotation(self, key: str) -> str:
         return str((self.whole["metadata"].get("annotations") or {}).get(key, ""))
 
     def spec(self, *path: str) -> Any:
         """A field below spec; None where there is none."""
-        here: Any = self.whole.get("spec") or {}
+        here: Any = self.part("spec")
         for step in path:
             here = here.get(step) if isinstance(here, dict) else None
         return here
@@ -46,7 +35,7 @@ class ListedConfig(NamedTuple):
     @property
     def condition(self) -> Json:
         """The newest condition: it is the last."""
-        found = (self.whole.get("status") or {}).get("conditions") or []
+        found = self.part("status").get("conditions") or []
         return found[-1] if found else {}
 
     @property
@@ -106,15 +95,11 @@ async def listing(which: str, here: Session, chosen: Selection, stack: AsyncExit
         listed(COLUMNS[which], False),
         find=partial(_read, objects, of, chosen, missing),
         key=key_of(which, False),
-        objects=_objects,
+        objects=wholes,
         nothing=f"No {of.kind}s found in cluster {cluster}{labelled}.",
         state="STATUS",
         missing=missing,
     )
-
-
-async def _objects(found: list[ListedConfig]) -> list[Json | None]:
-    return [one.whole for one in found]
 
 
 async def _read(objects: ConfigObjects, of: ConfigKind, chosen: Selection, missing: list[str]) -> list[ListedConfig]:

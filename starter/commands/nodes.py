@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from starter.commands.common import Session
 from starter.commands.kinds import NODE
+from starter.commands.objects import ListedObject, wholes
 from starter.commands.rows import AGE, Column, Listing, key_of, listed, phase_style, those_named
 from starter.commands.selection import Selection
 
@@ -19,18 +19,7 @@ if TYPE_CHECKING:
     from starter.sdk.results import Json
 
 
-class ListedNode(NamedTuple):
-    cluster: str
-    whole: Json
-
-    @property
-    def name(self) -> str:
-        return str(self.whole["metadata"]["name"])
-
-    @property
-    def created(self) -> datetime:
-        return datetime.fromisoformat(self.whole["metadata"]["creationTimestamp"])
-
+class ListedNode(ListedObject):
     @property
     def status(self) -> str:
         """The status as kubectl has it: Ready, NotReady or Unknown, and SchedulingDisabled after a cordon."""
@@ -57,9 +46,6 @@ class ListedNode(NamedTuple):
     @property
     def taints(self) -> str:
         return ",".join(f"{t['key']}:{t['effect']}" for t in self.part("spec").get("taints") or [])
-
-    def part(self, name: str) -> Json:
-        return self.whole.get(name) or {}
 
 
 COLUMNS: tuple[Column[ListedNode], ...] = (
@@ -91,15 +77,11 @@ async def listing(here: Session, chosen: Selection, stack: AsyncExitStack) -> Li
         listed(COLUMNS, chosen.all_clusters),
         find=partial(_read, apis, chosen, missing),
         key=key_of(NODE, chosen.all_clusters),
-        objects=_objects,
+        objects=wholes,
         nothing=f"No nodes found in cluster {', '.join(clusters)}{labelled}.",
         state="STATUS",
         missing=missing,
     )
-
-
-async def _objects(found: list[ListedNode]) -> list[Json | None]:
-    return [node.whole for node in found]
 
 
 async def _read(apis: Mapping[str, Kube], chosen: Selection, missing: list[str]) -> list[ListedNode]:

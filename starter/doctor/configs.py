@@ -18,6 +18,7 @@ from resources.machine_config.node import ConfigNode
 from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import MachineConfigPoolState
 from resources.settings import Settings
+from resources.words import utc_clock
 from starter.doctor.findings import Finding, attempt, few, ok, problem, warning
 from starter.sdk.client import HostlerClient
 from starter.sdk.kube import connect_cluster, soon
@@ -120,6 +121,6 @@ def _late(state: MachineConfigPoolState, nodes: Sequence[ConfigNode], now: datet
         if node is None or not node.current or now - reservation.at < SILENT_AFTER:
             continue
         if node.desired == reservation.config != node.current and node.state == "done":
-            since = reservation.at.strftime("%H:%M:%S UTC")
+            since = utc_clock(reservation.at)
             found.append(f"node {name} of pool {state.name} is to have {reservation.config} since {since}")
     return found

@@ -7,63 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
-from config_lives import Configs, new_configs, old_nodes
+from config_lives import Configs, PlayedOwner, new_configs, old_nodes
 from control_planes import ControlPlane
 from control_planes import snapshot as of_control_plane
 from lifekit import eventually
 from pools.workflow import Pool, new_pool, snapshot, spec
-from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
-from resources.fleet.lending import Borrowing, LendAnswer
+from resources.fleet.lending import Borrowing
 from resources.intents import Intent
-from resources.names import config_pool_id, pool_id
-
-
-@workflow.defn(name="MachineDeploymentWorkflow", sandboxed=False)
-class PlayedOwner:
-    """An owner that lends one machine at a time, and none before it is told to."""
-
-    def __init__(self) -> None:
-        self.lent: list[str] = []
-        self.most = self.willing = 0
-        self.told: list[str] = []
-
-    @workflow.run
-    async def run(self) -> None:
-        await workflow.wait_condition(lambda: False)
-
-    @workflow.signal
-    async def lend(self, asked: Borrowing) -> None:
-        known = asked.machine in self.lent
-        granted = known or (bool(self.willing) and not self.lent)
-        self.told.append(f"lend {asked.machine} {granted}")
-        if granted and not known:
-            self.lent.append(asked.machine)
-        self.most = max(self.most, len(self.lent))
-        cluster = workflow.info().workflow_id.split("/")[1]
-        answer = LendAnswer(
-            machine=asked.machine,
-            owner="demo",
-            granted=granted,
-            message="" if granted else "its budget is spent",
-            time=workflow.now(),
-        )
-        borrower = workflow.get_external_workflow_handle(config_pool_id(cluster, asked.borrower))
-        await borrower.signal("lent", answer)
-
-    @workflow.signal
-    def give_back(self, given: Borrowing) -> None:
-        self.told.append(f"back {given.machine}")
-        self.lent = [m for m in self.lent if m != given.machine]
-
-    @workflow.signal
-    def be_willing(self) -> None:
-        self.willing = 1
-
-    @workflow.query
-    def seen(self) -> tuple[list[str], int, list[str]]:
-        return self.lent, self.most, self.told
+from resources.names import pool_id
 
 
 @pytest_asyncio.fixture

@@ -27,7 +27,9 @@ from activities.batch import PARALLEL
 from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
 from activities.temporal.members import MemberActivities
+from activities.temporal.workflows import CONFIG_POOL
 from resources import attributes as at
+from resources import starts
 from resources.cluster.state import PoolsInput
 from resources.fleet.membership import (
     ForgetPoolInput,
@@ -48,6 +50,7 @@ from resources.machine.manifest import MachineTemplate
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.machine_class.state import ClassState
+from resources.machine_config.state import MachineConfigPoolState
 from resources.names import (
     MACHINE_NAME_LABEL,
     ROLLOUT_TAINT,
@@ -351,11 +354,13 @@ async def test_pools_that_run_are_found_by_their_cluster(pool: Pool) -> None:
         await begin(name, pool.cluster)
     await begin("elsewhere", f"{pool.cluster}-2")
     await pool.client.get_workflow_handle(pool_id(pool.cluster, "dead")).terminate()
+    configs = MachineConfigPoolState(name="worker", cluster=pool.cluster, queue_prefix=pool.cluster)
+    await pool.client.start_workflow(CONFIG_POOL, configs, **starts.of_config_pool(configs))
 
     async def found() -> list[str]:
         return (await pool.attempts.attempt(pool.activities.find_pools, PoolsInput(cluster=pool.cluster))).names
 
-    await eventually(found, lambda names: names == ["a", "b"])
+    await eventually(found, lambda names: names == ["a", "b", "mcp/worker"], "config pools hear of a pause, too")
 
 
 async def test_a_rollout_has_one_story_at_a_time(pool: Pool) -> None:

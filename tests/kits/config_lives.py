@@ -13,7 +13,7 @@ from typing import Any
 
 from config_pools import config_node, config_pool
 from lifekit import STICKY, asked, eventually
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, Worker
@@ -46,6 +46,7 @@ from resources.calls.machine_config import (
     WatchConfigsInput,
 )
 from resources.converter import data_converter
+from resources.fleet.lending import Borrowing, LendAnswer
 from resources.machine_config.node import ConfigNode, DaemonState
 from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import ConfigRolloutResult, MachineConfigPoolState, MachineConfigsState
@@ -361,3 +362,49 @@ async def new_configs(client: Client) -> AsyncIterator[Configs]:
 
 def old_nodes(count: int, says: str = "v0=v0", **fields: Any) -> list[ConfigNode]:
     return [config_node(f"n{i}", says, **fields) for i in range(count)]
+
+
+@workflow.defn(name="MachineDeploymentWorkflow", sandboxed=False)
+class PlayedOwner:
+    """An owner that lends one machine at a time, and none before it is told to."""
+
+    def __init__(self) -> None:
+        self.lent: list[str] = []
+        self.most = self.willing = 0
+        self.told: list[str] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    async def lend(self, asked: Borrowing) -> None:
+        known = asked.machine in self.lent
+        granted = known or (bool(self.willing) and not self.lent)
+        self.told.append(f"lend {asked.machine} {granted}")
+        if granted and not known:
+            self.lent.append(asked.machine)
+        self.most = max(self.most, len(self.lent))
+        cluster = workflow.info().workflow_id.split("/")[1]
+        answer = LendAnswer(
+            machine=asked.machine,
+            owner="demo",
+            granted=granted,
+            message="" if granted else "its budget is spent",
+            time=workflow.now(),
+        )
+        borrower = workflow.get_external_workflow_handle(config_pool_id(cluster, asked.borrower))
+        await borrower.signal("lent", answer)
+
+    @workflow.signal
+    def give_back(self, given: Borrowing) -> None:
+        self.told.append(f"back {given.machine}")
+        self.lent = [m for m in self.lent if m != given.machine]
+
+    @workflow.signal
+    def be_willing(self) -> None:
+        self.willing = 1
+
+    @workflow.query
+    def seen(self) -> tuple[list[str], int, list[str]]:
+        return self.lent, self.most, self.told

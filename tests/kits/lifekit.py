@@ -390,10 +390,11 @@ async def new_stack(
 
 
 @contextlib.asynccontextmanager
-async def tenant(stack: Stack, cluster: str) -> AsyncIterator[Stack]:
-    """Another cluster name and other task queues on the same simulator, for cases that run side by side."""
+async def tenant(stack: Stack, cluster: str, **of_cluster: Any) -> AsyncIterator[Stack]:
+    """Another cluster name and other task queues on the same simulator, for cases that run side by side; `of_cluster`:
+    more of the cluster's settings."""
     with tempfile.TemporaryDirectory() as folder:
-        file = settings_for(stack.simulator, Path(folder), cluster, etcd=an_etcd())
+        file = settings_for(stack.simulator, Path(folder), cluster, etcd=an_etcd(), **of_cluster)
         other = dataclasses.replace(
             stack, settings=load_settings(file), settings_file=file, cluster=cluster, started={}
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from classes import LiveClass, refuse, relent, start_by_hand, tagged
-from config_lives import new_configs, old_nodes
+from config_lives import PlayedOwner, new_configs, old_nodes
 from faults.control_plane_flows import LiveControlPlane
 from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
 from lives import knobs
@@ -509,6 +509,22 @@ async def a_machine_configs_life(stack: Stack) -> dict[str, str]:
     }
 
 
+async def a_borrowing_pool(stack: Stack) -> dict[str, str]:
+    """A config pool borrows the machines of its nodes. Their owner refuses at first, and then lends one at a time."""
+    async with new_configs(stack.client) as c, c.worker(PlayedOwner):
+        owner = await stack.client.start_workflow(PlayedOwner.run, id=pool_id(c.cluster, "demo"), task_queue=c.cluster)
+        c.pool("v1", maxUnavailable=3)
+        c.put(*(n._replace(machine=f"m-{n.name}") for n in old_nodes(3)))
+        c.owners = {"m-n0": "demo", "m-n1": "demo"}
+        await c.start()
+        await c.waits("MachinesNotLent")
+        await owner.signal("be_willing")
+        await c.updated()
+        await c.handle.signal("remove", Intent(id="x"))
+        await c.handle.result()
+    return {"machineconfigpool": c.handle.id}
+
+
 async def a_lending_pool(stack: Stack) -> None:
     """A machine is lent to a config pool, and comes back."""
     pool = Pool(stack)
@@ -579,6 +595,8 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "configs-life": (a_machine_configs_life, ("machineconfigs", "machineconfigpool", "configrollout")),
     "lending-pool": (a_lending_pool, ("pool",)),
+    "borrowing-pool": (a_borrowing_pool, ("machineconfigpool",)),
+    "owned-life": (a_control_planes_life, ("machine",)),
     "pool-in-turn": (a_pool_in_turn, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),

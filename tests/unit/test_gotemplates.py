@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from podkit import THING, kubectl_prints
 
 from starter.gotemplates import read
 from starter.templates import TemplateError
-
-POD = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: p-1
-  labels: {k.x/y: v, z: "1"}
-  annotations: {secret: aGk=}
-spec:
-  containers:
-  - {name: a, image: i1, ports: [{containerPort: 80, protocol: TCP}, {containerPort: 8080}], tty: true}
-  - {name: b, image: i2}
-  nodeName: n1
-  priority: 3
-"""
-THING = yaml.safe_load(POD)
 
 ALIKE = [
     "{{.metadata.name}}",
@@ -49,11 +31,8 @@ ALIKE = [
 
 @pytest.mark.parametrize("template", ALIKE)
 def test_kubectl_prints_the_same(template: str, tmp_path: Path) -> None:
-    file = tmp_path / "pod.yaml"
-    file.write_text(POD)
-    kubectl = [Path(sys.executable).parent / "kubectl", "label", "--local", "-f", file, "z=1", "--overwrite"]
-    told = subprocess.run([*kubectl, f"-o=go-template={template}"], capture_output=True, text=True, check=True)
-    assert read(template)(THING) == told.stdout
+    told = kubectl_prints(f"go-template={template}", tmp_path)
+    assert read(template)(THING) == told
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from planners.fleet.steps import Create, Delete
 from planners.pool.lending import refusal_to_lend
 from planners.pool.plan import plan
 from planners.pool.view import ObservedPool, View
+from resources.control_plane.etcd import EtcdMember, EtcdView
 from resources.control_plane.spec import UpdateStrategy
 from resources.machine.state import Phase
 from resources.pool.state import Rollout
@@ -109,6 +110,31 @@ THREE = hosts(WELL, WELL, WELL)
 )
 def test_what_the_control_plane_lends(observed: Observed, words: str) -> None:
     assert control_plane_refusal(observed, "m0") == words
+
+
+def etcd(*ill: str, **more: Any) -> EtcdView:
+    members = [EtcdMember(id=f"{n}", name=f"n{n}", machine=f"m{n}", trouble="it is down") for n in range(3)]
+    well = [m if m.machine in ill else m.model_copy(update={"trouble": ""}) for m in members]
+    return EtcdView(members=well, **more)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        pytest.param({"etcd": etcd()}, "", id="all members are well"),
+        pytest.param({"etcd": etcd("m0")}, "", id="its own is down already"),
+        pytest.param({"etcd": etcd("m1")}, "1 of 3 voting members of etcd would be healthy, and 2 are a", id="another"),
+        pytest.param({"etcd": etcd(quorate=False)}, "etcd has no quorum", id="no quorum"),
+        pytest.param({"etcd": etcd(trouble="refused")}, "cannot be looked at: refused", id="nobody answers"),
+        pytest.param({"etcd": etcd(), "etcd_trouble": "no key"}, "cannot be looked at: no key", id="no key"),
+        pytest.param({}, "it has not been looked at since", id="not seen yet"),
+        pytest.param({"etcd": etcd("m1"), "guarded": False}, "", id="somebody else looks after it"),
+    ],
+)
+def test_a_member_of_etcd_that_is_down_keeps_the_others_at_home(seen: dict[str, Any], words: str) -> None:
+    found = control_plane_refusal(replace(THREE, **{"guarded": True, **seen}), "m0")
+    assert words in found
+    assert bool(words) == bool(found)
 
 
 def test_the_control_plane_replaces_nothing_while_one_is_lent() -> None:

@@ -14,39 +14,29 @@ from pools.planner import (
     U,
     World,
     at,
+    both,
     deleted,
     drained,
     failing,
     kept,
+    limited,
     look,
     member,
     pool,
     preserving,
     run,
-    spec,
     waits,
 )
 
 from planners.fleet.steps import Delete
 from planners.pool import progress
-from planners.pool.plan import Plan
 from planners.pool.view import ObservedPool
 from resources.fleet.member import Member, Permit, PreserveWish, Trouble
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
-from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Gate, Rollout
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
-
-
-def limited(most: int, replicas: int = 5, **more: Any) -> MachineDeploymentSpec:
-    return spec(replicas, autoPreserveFailedMax=most, **more)
-
-
-def both(made: Plan) -> tuple[list[str], list[str]]:
-    """Machines that are both preserved in a slot and deleted."""
-    return preserving(made, AUTO), deleted(made)
 
 
 # -- one plan ---------------------------------------------------------------------------------------------------------

@@ -17,23 +17,23 @@ from pools.planner import (
     World,
     asking,
     at,
+    both,
     created,
     deleted,
     drained,
     granted,
     kept,
+    limited,
     look,
     member,
     pool,
     preserving,
     run,
-    spec,
     taking,
     waits,
 )
 
 from planners.fleet.steps import Delete
-from planners.pool.plan import Plan
 from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
 from planners.pool.view import ObservedPool, View
@@ -49,15 +49,6 @@ from starter.sdk.pools import rehearsal as pool_rehearsal
 from workflows.pool import views
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
-
-
-def limited(most: int, replicas: int = 5, **more: Any) -> MachineDeploymentSpec:
-    return spec(replicas, autoPreserveFailedMax=most, **more)
-
-
-def both(made: Plan) -> tuple[list[str], list[str]]:
-    """Machines that are both preserved in a slot and deleted."""
-    return preserving(made, AUTO), deleted(made)
 
 
 # -- who is preserved -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from histories import HISTORIES, found_in, load
 from paths import ROOT
 from record_histories import FLOWS, IDENTITY
+from temporalio import workflow
 from temporalio.api.history.v1 import History
 from temporalio.worker import Replayer
 
@@ -22,7 +23,7 @@ from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
 from workflows.machine_class.holding import HeldNews
-from workflows.machine_config import configs, drains
+from workflows.machine_config import configs, drains, loans
 from workflows.machine_config import rollout as config_rollout
 from workflows.pool import gates, rollout
 from workflows.pool import workflow as pool
@@ -95,12 +96,13 @@ BREAKS = {
     "machineconfigpool-configs-life": (drains, "start", lambda pool: None),
     "configrollout-configs-life": (config_rollout.ConfigRolloutWorkflow, "publish", lambda self: None),
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
+    "machineconfigpool-borrowing-pool": (loans, "_asked_again", lambda pool: workflow.now()),
     "pool-pool-in-turn": (gates, "_turn", lambda pool: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
 nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in
 lists, a cluster that sends its pools no news, a control plane that does not look at its Nodes; a class that does not
-say that machines wait; a pool that does not wait for its turn."""
+say that machines wait; a pool that does not wait for its turn; a config pool that asks again without end."""
 
 
 @pytest.mark.parametrize("recorded", BREAKS)

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from podkit import THING, kubectl_prints
 
 from starter.templates import Template, TemplateError, cell, custom_columns, custom_columns_file, relaxed, sort_keys
-
-POD = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: p-1
-  labels: {k.x/y: v, z: "1"}
-spec:
-  containers:
-  - {name: a, image: i1, ports: [{containerPort: 80, protocol: TCP}, {containerPort: 8080}], tty: true}
-  - {name: b, image: i2}
-  nodeName: n1
-  priority: 3
-"""
-THING = yaml.safe_load(POD)
 
 ALIKE = [
     "{.spec.containers[*].name}",
@@ -51,12 +34,9 @@ ALIKE = [
 
 @pytest.mark.parametrize("template", ALIKE)
 def test_kubectl_prints_the_same(template: str, tmp_path: Path) -> None:
-    file = tmp_path / "pod.yaml"
-    file.write_text(POD)
-    kubectl = [Path(sys.executable).parent / "kubectl", "label", "--local", "-f", file, "z=1", "--overwrite"]
-    told = subprocess.run([*kubectl, f"-o=jsonpath={template}"], capture_output=True, text=True, check=True)
-    assert Template(template).render(THING) == told.stdout
-    assert told.stdout
+    told = kubectl_prints(f"jsonpath={template}", tmp_path)
+    assert Template(template).render(THING) == told
+    assert told
 
 
 def test_beyond_kubectl() -> None:

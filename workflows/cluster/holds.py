@@ -3,6 +3,8 @@ freeze stops what nobody waits for, rollouts and hot updates."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from temporalio import workflow
 
 from workflows.cluster.watches import Watches
@@ -13,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.cluster.state import ClusterState, Pause
     from resources.intents import Intent
     from resources.maintenance import FreezeIntent
+    from resources.words import by_whom
 
 FREEZE = "freeze"
 """The deadline at which a freeze ends by itself. Pools have it with the news, and wait for nobody."""
@@ -37,8 +40,7 @@ def resume(cluster: Watches, intent: Intent) -> str:
     s.messages += 1
     if s.pause is None:
         return f"cluster {s.name} is not paused"
-    lasted = format_duration(whole_seconds(workflow.now() - s.pause.time))
-    cluster.note("Resumed", f"after {lasted}{_whose(intent)}")
+    cluster.note("Resumed", _lasted(s.pause.time, intent))
     s.pause = None
     return f"cluster {s.name} is resumed"
 
@@ -57,8 +59,7 @@ def unfreeze(cluster: Watches, intent: Intent) -> str:
     s.messages += 1
     if s.freeze is None:
         return f"cluster {s.name} is not frozen"
-    lasted = format_duration(whole_seconds(workflow.now() - s.freeze.time))
-    cluster.note("FreezeEnded", f"after {lasted}{_whose(intent)}")
+    cluster.note("FreezeEnded", _lasted(s.freeze.time, intent))
     s.freeze = None
     keep_time(cluster)
     return f"cluster {s.name} is no longer frozen"
@@ -76,6 +77,7 @@ def keep_time(cluster: Watches) -> None:
         cluster.deadlines[FREEZE] = s.freeze.until
 
 
-def _whose(intent: Intent) -> str:
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
-    return f"{by}{f': {intent.reason}' if intent.reason else ''}"
+def _lasted(since: datetime, intent: Intent) -> str:
+    """How long a hold lasted, and who ended it and why."""
+    lasted = format_duration(whole_seconds(workflow.now() - since))
+    return f"after {lasted}{by_whom(intent.requested_by, intent.reason)}"

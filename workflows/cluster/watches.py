@@ -7,9 +7,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
-from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import Urgency, failure_of, poller, share
+from workflows.calls import Urgency, failure_of, poller, share, watching
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
@@ -75,10 +74,7 @@ class Watches(Entity):
                 duration=s.watch_duration,
             ),
             task_queue=watch_queue(s.name, s.queue_prefix),
-            start_to_close_timeout=s.watch_duration + timedelta(minutes=5),
-            heartbeat_timeout=s.heartbeat,
-            retry_policy=poller(timedelta(seconds=1)),  # it is itself patient with the API server
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            **watching(s.watch_duration, s.heartbeat),
             summary=f"watch the nodes of {s.name}",
         )
 

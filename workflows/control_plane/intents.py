@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.intents import Intent
     from resources.machine_class.state import concurrency_of
     from resources.pool.intents import UndoIntent
+    from resources.words import by_whom
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ def _changes(former: ControlPlaneSpec, spec: ControlPlaneSpec) -> list[str]:
 
 
 def _applied(cp: ControlPlaneEntity, intent: Intent, words: str) -> None:
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    by = by_whom(intent.requested_by)
     why = f" ({intent.reason})" if intent.reason else ""
     cp.note("Applied", f"{words}{by}{why}")
 
@@ -169,7 +170,7 @@ def delete(cp: ControlPlaneEntity, intent: Intent) -> str:
     if s.deleted:
         return "the control plane is already being deleted; its machines stay"
     s.deleted = True
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    by = by_whom(intent.requested_by, intent.reason)
     words = some(len(s.members))
-    cp.note("DeleteAsked", f"its {words} stay{by}{f': {intent.reason}' if intent.reason else ''}")
+    cp.note("DeleteAsked", f"its {words} stay{by}")
     return f"the control plane is deleted; its {words} stay, and belong to nobody"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Failure, failure_of
-from workflows.entity import Entity
+from workflows.signalling import SignallingEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet.revisions import Revised, Wanted
@@ -61,7 +60,7 @@ class Call:
     """Whether the run may end without it: its effect is not confirmed then, and it is done again."""
 
 
-class FleetEntity(Entity):
+class FleetEntity(SignallingEntity):
     s: FleetState
 
     def __init__(self, state: FleetState) -> None:
@@ -70,8 +69,6 @@ class FleetEntity(Entity):
         self.news = True
         """Whether something has changed that a plan is made from."""
         self.calls: list[Call] = []
-        self.signals: set[asyncio.Task[None]] = set()
-        """Signals to other workflows that are not accepted yet."""
         self.later: set[str] = set()
         """What has failed, and is not tried again before the next check: an immediate retry would go on without end."""
         self.failure = ""
@@ -213,10 +210,6 @@ class FleetEntity(Entity):
         return self.s.deleted and not self.s.members and not self.s.expected
 
     @property
-    def settled(self) -> bool:
-        return not self.signals
-
-    @property
     def quiet(self) -> bool:
         """Whether nothing is under way that must be known before this run may end."""
         return self.settled and all(c.may_be_lost for c in self.calls)
@@ -298,24 +291,6 @@ class FleetEntity(Entity):
     def waits_for(self, reason: str, message: str) -> None:
         """Makes this the only wait."""
         self.s.waits = [FleetWait(reason=reason, message=message, since=self.since(reason))]
-
-    def signal(self, send: Callable[[], Awaitable[None]]) -> None:
-        """Signals another workflow. That it may be gone is no error."""
-
-        async def sent() -> None:
-            try:
-                await send()
-            except Exception as e:  # whatever it is, the next snapshot says it all again
-                workflow.logger.info("a signal was not taken: %s", e)
-
-        task = asyncio.create_task(sent())
-        self.signals.add(task)
-        self.in_flight.add(task)
-        task.add_done_callback(self.signalled)
-
-    def signalled(self, task: asyncio.Task[None]) -> None:
-        self.signals.discard(task)
-        self.in_flight.discard(task)
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

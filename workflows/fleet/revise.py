@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.manifest import MachineTemplate
     from resources.machine.state import ClassSnapshot
     from resources.orders import is_older
+    from resources.words import by_whom
 
 
 class Change(NamedTuple):
@@ -56,9 +57,8 @@ def want(fleet: FleetEntity, wanted: Wanted) -> Change:
     rolls = sum(1 for m in state.members.values() if m.revision != state.revision and not m.leaving)
     change = Change(state.revision, rolls, hot)
     if former is not None:
-        by = f" by {wanted.requested_by}" if wanted.requested_by else ""
-        why = f": {wanted.reason}" if wanted.reason else ""
-        fleet.note("Revised", f"{change.words}{by}{why}")
+        by = by_whom(wanted.requested_by, wanted.reason)
+        fleet.note("Revised", f"{change.words}{by}")
     return change
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any, Protocol
 
 from temporalio import workflow
 
@@ -12,6 +13,19 @@ from workflows.entity import NEVER, Entity
 with workflow.unsafe.imports_passed_through():
     from resources.fleet.story import FIRST_STEPS_KEPT, STEPS_KEPT, StoryState
     from resources.journal import Happening
+
+
+class StoryEnd(Protocol):
+    """How a rollout ended, of whatever kind it is."""
+
+    @property
+    def outcome(self) -> Any: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def time(self) -> datetime: ...
 
 
 class StoryEntity(Entity):
@@ -25,12 +39,16 @@ class StoryEntity(Entity):
             state.began = workflow.now()
 
     @property
-    def over(self) -> bool:
-        """Whether the pool has said how it ended."""
+    def ended(self) -> StoryEnd | None:
+        """The pool's last word, how it ended."""
         raise NotImplementedError
 
-    async def listen(self) -> datetime:
-        """Shows what is told, until it is over. Returns when the rollout began."""
+    @property
+    def over(self) -> bool:
+        return self.ended is not None
+
+    async def listen(self) -> dict[str, Any]:
+        """Shows what is told, until it is over. Returns what the results of all stories have in common."""
         await self.stand_still(unless=lambda: self.over)
         while not self.over:
             self._news = False
@@ -39,8 +57,18 @@ class StoryEntity(Entity):
                 await self.renew()
         self.publish()
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
-        assert self.s.began is not None
-        return self.s.began
+        s, end = self.s, self.ended
+        assert end is not None
+        return {
+            "pool": s.pool,
+            "cluster": s.cluster,
+            "outcome": end.outcome,
+            "message": end.message,
+            "began": s.began,
+            "ended": end.time,
+            "steps": s.steps,
+            "steps_dropped": s.steps_dropped,
+        }
 
     @property
     def _renewal_due(self) -> bool:

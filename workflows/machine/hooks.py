@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.hooks import HookIntent
     from resources.machine.manifest import Hook, HookKind
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
+    from resources.words import by_whom
 
 Waiter = Callable[[Callable[[], bool]], Awaitable[None]]
 """Waits until the condition holds; it may end earlier."""
@@ -110,13 +111,12 @@ def take(machine: MachineEntity, intent: HookIntent) -> str:
     show(machine)
     (hook,) = (h for h in (before if intent.remove else after) if h.name == intent.name)
     words = f"{kind} hook {hook.name} of {hook.owner}"
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
-    why = f": {intent.reason}" if intent.reason else ""
+    by = by_whom(intent.requested_by, intent.reason)
     if intent.remove:
-        machine.note("HookRemoved", f"{words} was removed{by}{why}")
+        machine.note("HookRemoved", f"{words} was removed{by}")
         left = f"is still held up by {names(after)}" if after else "is no longer held up"
         return f"{words} is removed; {HELD[kind]} {left}"
-    machine.note("HookAdded", f"{words} was added{by}{why}")
+    machine.note("HookAdded", f"{words} was added{by}")
     return f"{words} is added; {_effect(machine, kind)}"
 
 

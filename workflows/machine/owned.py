@@ -34,12 +34,15 @@ class Owned(Preservable):
         """An owner takes the machine over, gives it a place, or lets it go."""
         s = self.s
         s.messages += 1
-        if s.owner not in (None, news.owner):
-            self.note_news("Refused", f"{news.owner} wants to take the machine over, which belongs to {s.owner}")
+        former = s.owner
+        if former not in (None, news.owner):
+            self.note_news("Refused", f"{news.owner} wants to take the machine over, which belongs to {former}")
         elif news.released:
             self._let_go()
         else:
             self._belong(news)
+        if s.owner != former and s.created is not None and workflow.patched("owner-shown"):
+            self.publish()  # lists and config pools find the owner by what is shown; one that is Running may not stir
 
     def _let_go(self) -> None:
         s = self.s

@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         ReleaseIntent,
     )
     from resources.machine.state import Phase
-    from resources.words import utc
+    from resources.words import by_whom, utc
 
 
 class NothingPreserved(Refusal):
@@ -121,9 +121,8 @@ class Preservable(MachineEntity):
         former, p = self.status.preserve.expiry_time, self._change(intent)
         assert former is not None
         assert p.expiry_time is not None
-        by = f" by {intent.requested_by}" if intent.requested_by else ""
-        why = f": {intent.reason}" if intent.reason else ""
-        self.note("PreservationMoved", f"until {utc(p.expiry_time)} instead of {utc(former)}{by}{why}")
+        by = by_whom(intent.requested_by, intent.reason)
+        self.note("PreservationMoved", f"until {utc(p.expiry_time)} instead of {utc(former)}{by}")
         self.tell()
         return f"machine {self.s.name} is preserved until {utc(p.expiry_time)}"
 

@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.manifest import HookKind
     from resources.machine.state import ClassSnapshot, OperationState, OperationType, Phase
     from resources.names import class_id, cluster_id, cluster_queue, drain_queue
-    from resources.words import utc
+    from resources.words import by_whom, utc
 
 
 LEFT_SHOWN = 5
@@ -43,10 +43,9 @@ def begin(m: MachineEntity) -> None:
     m.s.trouble = None
     hot_update.give_up(m)
     preserve.give_up(m)
-    by = f" by {deletion.requested_by}" if deletion.requested_by else ""
-    why = f": {deletion.reason}" if deletion.reason else ""
+    by = by_whom(deletion.requested_by, deletion.reason)
     then = "; then it is created again" if deletion.recreate else ""
-    m.enter(Phase.TERMINATING, "Terminating", f"deletion was requested{by}{why}{then}")
+    m.enter(Phase.TERMINATING, "Terminating", f"deletion was requested{by}{then}")
 
 
 async def drain(m: MachineEntity) -> None:

@@ -52,7 +52,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, workflow_queue
     from resources.owner import pool_of
-    from resources.words import utc
+    from resources.words import by_whom, utc
 
 MESSAGE_LENGTH = 500
 """How many characters of a user's trouble the class keeps."""
@@ -349,7 +349,7 @@ class MachineClassWorkflow(Entity):
         )
         self._record(change)
         holding.await_words(s, intent.after)
-        by = f" by {intent.requested_by}" if intent.requested_by else ""
+        by = by_whom(intent.requested_by)
         self.note("Applied", f"generation {s.generation}{by}: {change.words}")
         told = f"; {users_words(s.users)} to tell" if s.users else ""
         return f"configured; generation {s.generation}: {change.words}{told}"

@@ -14,9 +14,8 @@ from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
-from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import Urgency, failure_of, poller
+from workflows.calls import Urgency, failure_of, watching
 from workflows.entity import NEVER, intent
 from workflows.machine_config.details import configs_page
 from workflows.machine_config.entity import CallGivenUp, ConfigEntity
@@ -49,6 +48,7 @@ with workflow.unsafe.imports_passed_through():
         watch_queue,
         workflow_queue,
     )
+    from resources.words import by_whom
 
 SYNC_SELDOM = timedelta(minutes=30)
 """The time between two passes where nobody says that anything has changed."""
@@ -121,10 +121,7 @@ class MachineConfigsWorkflow(ConfigEntity):
                 duration=s.watch_duration,
             ),
             task_queue=watch_queue(s.name, s.queue_prefix),
-            start_to_close_timeout=s.watch_duration + timedelta(minutes=5),
-            heartbeat_timeout=s.timings.heartbeat,
-            retry_policy=poller(timedelta(seconds=1)),  # it is itself patient with the API server
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            **watching(s.watch_duration, s.timings.heartbeat),
             summary=f"watch the machine configs of {s.name}, and its nodes",
             priority=Urgency.POLL,
         )
@@ -283,8 +280,8 @@ class MachineConfigsWorkflow(ConfigEntity):
 
     def _remove(self, intent: Intent) -> str:
         self.s.removed = True
-        by = f" by {intent.requested_by}" if intent.requested_by else ""
-        self.note("ConfigsRemoved", f"no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}")
+        by = by_whom(intent.requested_by, intent.reason)
+        self.note("ConfigsRemoved", f"no longer looked after{by}")
         return f"the machine configs of cluster {self.s.name} are no longer looked after; all stays as it is"
 
     remove = intent(Intent, _remove)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from temporalio import workflow
 
+from workflows.page import bar
+
 with workflow.unsafe.imports_passed_through():
     from planners.machine_config.steps import ConfigPlan
     from resources.fleet.state import FleetWait
@@ -25,11 +27,6 @@ LINES = 10
 STEPS = 15
 STANDS = ("ConfigRolloutStalled", "MaxUnavailableInvalid", "NodesContested", "ConfigNodesSilent")
 HELD = ("ConfigPoolPaused", "ClusterPaused", "Frozen")
-
-
-def bar(done: int, of: int, width: int = 20) -> str:
-    filled = width if of <= 0 else min(width, done * width // of)
-    return "█" * filled + "░" * (width - filled)
 
 
 def phase_of(s: MachineConfigPoolState) -> str:

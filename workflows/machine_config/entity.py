@@ -5,8 +5,7 @@ Whatever is called can be repeated, and what it is to do is in state before: so 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -14,7 +13,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Failure, failure_of
-from workflows.entity import NEVER, Entity
+from workflows.entity import NEVER
+from workflows.signalling import SignallingEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Wait
@@ -33,14 +33,12 @@ class CallGivenUp(Exception):
     """A call was not waited for: a new run is due, or the end."""
 
 
-class ConfigEntity(Entity):
+class ConfigEntity(SignallingEntity):
     s: MachineConfigPoolState | MachineConfigsState
 
     def __init__(self, state: MachineConfigPoolState | MachineConfigsState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
-        self.signals: set[asyncio.Task[None]] = set()
-        """Signals to other workflows that are not accepted yet."""
         self.failures = 0
         """Failures of calls, in a row."""
         self.failure: FleetWait | None = None
@@ -54,10 +52,6 @@ class ConfigEntity(Entity):
     @property
     def winding_up(self) -> bool:
         return self.wants_renewal(0) or self.s.messages >= RENEW_AFTER
-
-    @property
-    def settled(self) -> bool:
-        return not self.signals
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
@@ -100,25 +94,6 @@ class ConfigEntity(Entity):
 
     def succeeded(self) -> None:
         self.failures, self.failure = 0, None
-
-    def signal(self, send: Callable[[], Awaitable[None]], failed: Callable[[str], None] = lambda _: None) -> None:
-        """Signals another workflow. That it may be gone is no error; `failed` hears of it."""
-
-        async def sent() -> None:
-            try:
-                await send()
-            except Exception as e:  # whatever it is, the next snapshot says it all again
-                workflow.logger.info("a signal was not taken: %s", e)
-                failed(str(e))
-
-        task = asyncio.create_task(sent())
-        self.signals.add(task)
-        self.in_flight.add(task)
-        task.add_done_callback(self._signalled)
-
-    def _signalled(self, task: asyncio.Task[None]) -> None:
-        self.signals.discard(task)
-        self.in_flight.discard(task)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from temporalio import workflow
@@ -21,8 +21,13 @@ with workflow.unsafe.imports_passed_through():
 
 CONFIRMED = timedelta(minutes=10)
 """How often an owner is told that a machine is still lent (workflows/fleet/lending.py, SILENT)."""
-PATIENCE = timedelta(seconds=30)
-"""How long to wait before a machine is asked for again: its owner is silent, or has refused."""
+PATIENCE = 6
+"""How many passes to wait before a machine is asked for again: its owner is silent, or has refused."""
+
+
+def _asked_again(pool: ConfigPoolEntity) -> datetime:
+    passes = PATIENCE * pool.s.timings.poll if workflow.patched("loans-by-passes") else timedelta(seconds=30)
+    return workflow.now() + passes
 
 
 async def find(pool: ConfigPoolEntity, machines: Sequence[str]) -> None:
@@ -43,7 +48,7 @@ def borrow(pool: ConfigPoolEntity, step: Borrow) -> None:
     now = workflow.now()
     known = pool.s.loans.get(step.machine)
     asked = known.asked if known is not None else now
-    pool.s.loans[step.machine] = Loan(owner=step.owner, node=step.node, asked=asked, again=now + PATIENCE)
+    pool.s.loans[step.machine] = Loan(owner=step.owner, node=step.node, asked=asked, again=_asked_again(pool))
     _ask(pool, step.machine, step.owner)
 
 
@@ -78,7 +83,9 @@ def take(pool: ConfigPoolEntity, answer: LendAnswer) -> None:
         )
     else:  # also where it was lent, and its owner took it for returned
         words = answer.message or "its owner does not say why"
-        s.loans[answer.machine] = loan.model_copy(update={"granted": None, "refused": words, "again": now + PATIENCE})
+        s.loans[answer.machine] = loan.model_copy(
+            update={"granted": None, "refused": words, "again": _asked_again(pool)}
+        )
         s.owners.pop(answer.machine, None)  # perhaps it is another's by now
     pool.nudge()
 

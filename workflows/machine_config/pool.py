@@ -13,6 +13,7 @@ from functools import partial
 from temporalio import workflow
 
 from workflows.entity import NEVER, intent
+from workflows.fleet.entity import PATIENCE
 from workflows.machine_config import drains, loans, looks, story
 from workflows.machine_config.details import details, phase_of
 from workflows.machine_config.entity import CallGivenUp
@@ -27,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.intents import Intent
     from resources.machine_config.state import ConfigRolloutOutcome, MachineConfigPoolState
     from resources.names import cluster_id, config_pool_id, config_pool_listed
-    from workflows.fleet.entity import PATIENCE
+    from resources.words import by_whom
 
 
 @workflow.defn
@@ -99,9 +100,9 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         """Tells the cluster of the pool, which then hears whether the cluster is paused or frozen. Where no workflow
         looks after the cluster, nobody can have paused it."""
         s = self.s
-        if s.registered or self.registering:
+        if s.registered or self.announced:
             return
-        self.registering = True
+        self.announced = True
         handle = workflow.get_external_workflow_handle(cluster_id(s.cluster))
         s.registered = True
         self.signal(partial(handle.signal, "register_pool", config_pool_listed(s.name)), failed=self._not_registered)
@@ -150,10 +151,8 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
 
     def _remove(self, intent: Intent) -> str:
         self.s.gone = True
-        by = f" by {intent.requested_by}" if intent.requested_by else ""
-        self.note(
-            "ConfigPoolRemoved", f"it is no longer looked after{by}{f': {intent.reason}' if intent.reason else ''}"
-        )
+        by = by_whom(intent.requested_by, intent.reason)
+        self.note("ConfigPoolRemoved", f"it is no longer looked after{by}")
         return f"config pool {self.s.name} is no longer looked after; its nodes stay as they are"
 
     remove = intent(Intent, _remove)

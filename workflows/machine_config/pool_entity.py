@@ -46,8 +46,9 @@ class ConfigPoolEntity(ConfigEntity):
         """The status that this run wrote last."""
         self.news_told: object = None
         """What the rollout's workflow was told last, without steps and time."""
-        self.registering = False
-        """Whether the cluster is being told of the pool."""
+        self.announced = False
+        """Whether this run has told the cluster of the pool. Once is enough: a cluster's workflow that begins later
+        looks for those that are there."""
 
     @property
     def ending(self) -> bool:

@@ -37,30 +37,16 @@ class ConfigRolloutWorkflow(StoryEntity):
         return await self.keep(self._live)
 
     async def _live(self) -> ConfigRolloutResult:
-        s = self.s
-        began = await self.listen()
-        assert s.end is not None
-        return ConfigRolloutResult(
-            pool=s.pool,
-            cluster=s.cluster,
-            config=s.config,
-            former=s.former,
-            outcome=s.end.outcome,
-            message=s.end.message,
-            began=began,
-            ended=s.end.time,
-            counts=s.counts,
-            steps=s.steps,
-            steps_dropped=s.steps_dropped,
-        )
+        told = await self.listen()
+        return ConfigRolloutResult(**told, config=self.s.config, former=self.s.former, counts=self.s.counts)
 
     @property
     def own_id(self) -> str:
         return config_rollout_id(self.s.cluster, self.s.pool, self.s.config)
 
     @property
-    def over(self) -> bool:
-        return self.s.end is not None
+    def ended(self) -> ConfigRolloutEnd | None:
+        return self.s.end
 
     # -- what the pool says -------------------------------------------------------------------------------------------
 

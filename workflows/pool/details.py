@@ -6,6 +6,8 @@ from collections import Counter
 
 from temporalio import workflow
 
+from workflows.page import bar
+
 with workflow.unsafe.imports_passed_through():
     from planners.pool.preservation import slots, staying_failed
     from planners.pool.repair import in_flight
@@ -84,8 +86,3 @@ def _facts(pool: PoolState, view: View) -> list[str]:
     if pool.unseen:
         facts.append(f"Not reachable: {pool.unseen}")
     return facts
-
-
-def bar(done: int, of: int, width: int = 20) -> str:
-    filled = width if of <= 0 else min(width, done * width // of)
-    return "█" * filled + "░" * (width - filled)

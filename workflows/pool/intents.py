@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.pool.intents import PoolIntent, ResumeIntent, ScaleIntent, UndoIntent, VerdictIntent
     from resources.pool.manifest import MachineDeploymentSpec, judge_updates_after
     from resources.pool.state import Gate
-    from resources.words import utc
+    from resources.words import by_whom, utc
 
 ORDINARY = ("paused", "hibernated")
 """Fields of the spec that have words of their own."""
@@ -143,7 +143,7 @@ def apply(pool: PoolEntity, intent: PoolIntent) -> str:
 
 
 def _applied(pool: PoolEntity, intent: Intent, words: str) -> None:
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    by = by_whom(intent.requested_by)
     why = f" ({intent.reason})" if intent.reason else ""
     pool.note("Applied", f"{words}{by}{why}")
 
@@ -378,8 +378,8 @@ def delete(pool: PoolEntity, intent: DeleteIntent) -> str:
     if state.deleted and (state.force or not intent.force):
         return f"pool {state.name} is already being deleted; {words} left"
     state.deleted, state.force = True, state.force or intent.force
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
-    pool.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")
+    by = by_whom(intent.requested_by, intent.reason)
+    pool.note("DeleteAsked", f"with {words}{by}")
     if intent.force:
         pool.deadlines["check"] = workflow.now()  # those on their way out hear of it too
     return f"pool {state.name} is being deleted{' with force' if intent.force else ''}, with {words}"

@@ -13,8 +13,7 @@ from temporalio import workflow
 
 from workflows.entity import intent
 from workflows.fleet.story import StoryEntity
-from workflows.page import show
-from workflows.pool.details import bar
+from workflows.page import bar, show
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import HELD, STOPPED
@@ -31,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.pool.state import Gate
     from resources.reasons import next_step
-    from resources.words import utc
+    from resources.words import by_whom, utc
 
 LINES = 15
 """How many steps the web UI's page shows."""
@@ -51,21 +50,8 @@ class RolloutWorkflow(StoryEntity):
         return await self.keep(self._live)
 
     async def _live(self) -> RolloutResult:
-        s = self.s
-        began = await self.listen()
-        assert s.end is not None
-        return RolloutResult(
-            pool=s.pool,
-            cluster=s.cluster,
-            revision=s.revision,
-            outcome=s.end.outcome,
-            message=s.end.message,
-            began=began,
-            ended=s.end.time,
-            counts=s.counts,
-            steps=s.steps,
-            steps_dropped=s.steps_dropped,
-        )
+        told = await self.listen()
+        return RolloutResult(**told, revision=self.s.revision, counts=self.s.counts)
 
     @property
     def own_id(self) -> str:
@@ -76,8 +62,8 @@ class RolloutWorkflow(StoryEntity):
         return not self._passed_on
 
     @property
-    def over(self) -> bool:
-        return self.s.end is not None
+    def ended(self) -> RolloutEnd | None:
+        return self.s.end
 
     # -- what the pool says -------------------------------------------------------------------------------------------
 
@@ -151,11 +137,10 @@ class RolloutWorkflow(StoryEntity):
 
     def _details(self) -> Markdown:
         s, c = self.s, self.s.counts
-        by = f" by {s.requested_by}" if s.requested_by else ""
-        why = f": {s.reason}" if s.reason else ""
+        by = by_whom(s.requested_by, s.reason)
         lines = [heading(f"Rollout of revision {s.revision} of pool {s.pool}: {self._phase()}")]
         facts: list[str] = [
-            f"Since {utc(s.began)}{by}{why}",
+            f"Since {utc(s.began)}{by}",
             f"Class {s.machine_class}, generation {s.generation}; replaces revision {', '.join(map(str, s.former))}",
             f"{bar(c.available, c.replicas)} {c.available} of {c.replicas} available, {c.updated} made, {c.old} old",
         ]

@@ -12,6 +12,7 @@ from resources.control_plane.state import ControlPlaneState
 from resources.intents import Intent
 from resources.machine_class.state import ClassNews
 from starter.sdk import live
+from starter.sdk.fleet.recorded import applied, with_class
 
 _MESSAGES: dict[str, type] = {
     "apply": ApplyControlPlane,
@@ -34,12 +35,9 @@ async def _fold(state: ControlPlaneState, event: HistoryEvent, converter: DataCo
         return state
     match told:
         case _, ApplyControlPlane() as said:
-            fields = ("spec", "machine_class", "namespace", "labels", "annotations")
-            return state.model_copy(update={f: getattr(said, f) for f in fields})
+            return applied(state, said)
         case _, ClassNews(machine_class=of) if of.name == state.class_name:
-            known = state.machine_class
-            newer = known is None or known.name != of.name or of.generation > known.generation
-            return state.model_copy(update={"machine_class": of}) if newer else state
+            return with_class(state, of)
         case "pause" | "resume" as name, Intent() as intent:
             by = intent.requested_by if name == "pause" else ""
             return state.model_copy(update={"paused": name == "pause", "paused_by": by})

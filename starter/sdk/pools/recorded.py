@@ -16,6 +16,7 @@ from resources.maintenance import FreezeIntent
 from resources.pool.intents import PoolIntent, ResumeIntent, ScaleIntent
 from resources.pool.state import PoolState
 from starter.sdk import live
+from starter.sdk.fleet.recorded import applied, with_class
 
 _MESSAGES: dict[str, type] = {
     "apply": PoolIntent,
@@ -42,16 +43,13 @@ async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter)
         return state
     match told:
         case _, PoolIntent() as said:
-            fields = ("spec", "machine_class", "namespace", "labels", "annotations")
-            return state.model_copy(update={f: getattr(said, f) for f in fields})
+            return applied(state, said)
         case _, ScaleIntent(replicas=int(replicas), current=current) if current in (None, state.spec.replicas):
             return _with(state, replicas=replicas)
         case _, DeleteIntent():
             return state.model_copy(update={"deleted": True})
         case _, ClassNews(machine_class=of) if of.name == state.spec.template.spec.class_.name:
-            known = state.machine_class
-            newer = known is None or known.name != of.name or of.generation > known.generation
-            return state.model_copy(update={"machine_class": of}) if newer else state
+            return with_class(state, of)
         case "hibernate" | "wake" as name, _:
             return _with(state, hibernated=name == "hibernate")
         case "resume", _:

@@ -456,3 +456,13 @@ def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
     since = EPOCH + timedelta(minutes=5)
     fields: dict[str, Any] = {"machine": "m1", "seq": 2, "phase": phase, "since": since, "vm": Vm.LIVES}
     return MemberReport(**{**fields, **more})
+
+
+def limited(most: int, replicas: int = 5, **more: Any) -> MachineDeploymentSpec:
+    """A spec with so many slots for Failed machines."""
+    return spec(replicas, autoPreserveFailedMax=most, **more)
+
+
+def both(made: Plan) -> tuple[list[str], list[str]]:
+    """Machines that are preserved in a slot, and those that are deleted."""
+    return preserving(made, PreservedBy.AUTO), deleted(made)
