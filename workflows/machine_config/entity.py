@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,14 +20,22 @@ from workflows.entity import NEVER, Entity
 with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Wait
     from planners.waits import Tries, wait_after
+    from resources.calls.machine_config import ConfigDrainBlocked, ConfigDrainOutput
     from resources.fleet.state import FleetWait
     from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
+    from resources.names import workflow_queue
 
 P = TypeVar("P")
 R = TypeVar("R")
 RENEW_AFTER = 2000
 """The messages in one run: a pool hears of its nodes many times a minute while they update."""
 CALL_FAILED = "ConfigCallFailed"
+
+
+@dataclass
+class DrainCall:
+    wish: str
+    handle: workflow.ActivityHandle[ConfigDrainOutput]
 
 
 class CallGivenUp(Exception):
@@ -41,6 +50,8 @@ class ConfigEntity(Entity):
         self.s = state
         self.signals: set[asyncio.Task[None]] = set()
         """Signals to other workflows that are not accepted yet."""
+        self.drain_calls: dict[str, DrainCall] = {}
+        """By node."""
         self.failures = 0
         """Failures of calls, in a row."""
         self.failure: FleetWait | None = None
@@ -50,6 +61,33 @@ class ConfigEntity(Entity):
     def ending(self) -> bool:
         """Whether it is to end."""
         raise NotImplementedError
+
+    @property
+    def cluster(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def pool_name(self) -> str:
+        """The config pool whose nodes it looks after; "": those of none."""
+        return ""
+
+    @property
+    def in_client(self) -> str:
+        """The task queue of what only needs Temporal."""
+        return workflow_queue(self.s.queue_prefix)
+
+    def nudge(self) -> None:
+        """Has it look again at its nodes soon."""
+        raise NotImplementedError
+
+    @workflow.signal
+    def drain_blocked(self, news: ConfigDrainBlocked) -> None:
+        """What is in the way of a drain, for longer than one pass."""
+        self.s.messages += 1
+        drain = self.s.drains.get(news.node)
+        if drain is not None and drain.blocker != news.message:
+            self.s.drains[news.node] = drain._replace(blocker=news.message)
+            self.note_news("ConfigDrainBlocked", f"{news.node}: {news.message}")
 
     @property
     def winding_up(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.machine_config import drains, loans, story
+from workflows.machine_config.entity import ConfigEntity
 from workflows.machine_config.pool_entity import LOOK_OFTEN, LOOK_SELDOM, ConfigPoolEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -32,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.journal import Happening
     from resources.machine_config.node import ConfigNode
     from resources.machine_config.state import Reservation
-    from resources.machine_config.view import ConfigPoolView
+    from resources.machine_config.view import ConfigPoolView, MachineSelection
 
 R = TypeVar("R")
 SELECTED = timedelta(minutes=1)
@@ -63,7 +64,7 @@ async def look(pool: ConfigPoolEntity) -> None:
     made = pool.made = plan(observed, now)
     s.most = made.most
     pool.keep_waits(made.waits)
-    drains.take(pool, view)
+    drains.take(pool, view.nodes)
     steps = [*happenings]
     for step in made.steps:
         match step:
@@ -109,26 +110,35 @@ async def _read(pool: ConfigPoolEntity) -> ConfigPoolView | None:
     old = s.selected is None or workflow.now() - s.selected >= SELECTED
     if view.selections == s.selections and not (view.selections and old):
         return view
+    machines, trouble = await select(pool, view.selections)
+    if trouble:
+        pool.waits_only("MachinesNotFound", trouble)
+        pool.no_later("look", workflow.now() + AGAIN)
+        return None
+    s.machines = machines
+    s.selections, s.selected = view.selections, workflow.now()
+    return await _list(pool)
+
+
+async def select(entity: ConfigEntity, selections: Iterable[MachineSelection]) -> tuple[dict[str, str], str]:
+    """Which pools select a machine, by its name, with commas. Or why some machines are not known: their nodes might be
+    taken for another pool's."""
     machines: dict[str, list[str]] = {}
-    for selection in view.selections:
-        found = await pool.call(
+    for selection in selections:
+        found = await entity.call(
             ConfigActivities.select_machines,
-            SelectMachinesInput(cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set),
-            queue=pool.in_client,
+            SelectMachinesInput(cluster=entity.cluster, selector=selection.selector, machine_set=selection.machine_set),
+            queue=entity.in_client,
             summary=f"find the machines that pool {selection.pool} selects",
         )
         if found.trouble:
             words = f"the machines of pool {selection.pool}: {found.trouble}"
-            pool.note_news("MachinesNotFound", words)
-            if selection.selector is not None:  # some are not known: their nodes might be taken for another pool's
-                pool.waits_only("MachinesNotFound", words)
-                pool.no_later("look", workflow.now() + AGAIN)
-                return None
+            entity.note_news("MachinesNotFound", words)
+            if selection.selector is not None:
+                return {}, words
         for machine in found.machines:
             machines.setdefault(machine, []).append(selection.pool)
-    s.machines = {machine: ",".join(sorted(pools)) for machine, pools in machines.items()}
-    s.selections, s.selected = view.selections, workflow.now()
-    return await _list(pool)
+    return {machine: ",".join(sorted(pools)) for machine, pools in machines.items()}, ""
 
 
 async def _list(pool: ConfigPoolEntity) -> ConfigPoolView:
