@@ -21,13 +21,14 @@ from activities.kube.events import tell_of
 from activities.kube.looks import NODES, PAGE, pages
 from activities.kube.rewrite import rewrite, rewrite_at
 from planners.machine_config.membership import label_keys
-from planners.machine_config.view import strays_of, view_of
+from planners.machine_config.view import strays_of, tainted_of, view_of
 from resources.calls.machine_config import (
     NodeRef,
     PoolStatusInput,
     PoolStatusOutput,
     ReadPoolInput,
     ReadStraysInput,
+    TaintedNodes,
     TaintInput,
     TargetInput,
     TargetNode,
@@ -69,6 +70,13 @@ class ConfigNodeActivities(Activities):
         """Reads the pools and every Node afresh, and answers with those of no pool that ask for a drain."""
         pools, nodes, _ = await self._look(input.cluster)
         return strays_of(pools, nodes, input.machines)
+
+    @activity.defn
+    async def read_tainted_nodes(self, input: ReadPoolInput) -> TaintedNodes:
+        """Reads afresh which Nodes a pool that ends leaves tainted; also when the pool is gone already."""
+        pools, nodes, _ = await self._look(input.cluster)
+        found = tainted_of(input.pool, pools, nodes, input.machines)
+        return TaintedNodes(nodes=[NodeRef(name=n.name, uid=n.uid) for n in found][:20_000])
 
     async def _look(self, cluster: str) -> tuple[list[MachineConfigPool], list[ConfigNode], str]:
         """Every pool, every Node, and the version of the Nodes' list."""

@@ -54,6 +54,14 @@ def strays_of(
     return StrayNodes(nodes=sorted(asking, key=of.turn)[:LISTED], selections=selections(pools))
 
 
+def tainted_of(
+    name: str, pools: Sequence[MachineConfigPool], nodes: Iterable[ConfigNode], machines: Mapping[str, str]
+) -> list[ConfigNode]:
+    """The nodes with the taint of a rollout that are this pool's or nobody's: when the pool ends, nobody else takes it
+    off them. Those that have come to another pool are that one's."""
+    return [n for n in nodes if n.tainted and pool_of(n, pools, machines)[0] in ("", name)]
+
+
 def _listed(nodes: Sequence[ConfigNode], target: str, keep: set[str]) -> list[ConfigNode]:
     sorts: list[Callable[[ConfigNode], bool]] = [
         lambda n: of.candidate(n, target),

@@ -154,6 +154,12 @@ class TaintInput(Value):
     off: list[NodeRef] = Field(default_factory=list, max_length=20_000)
 
 
+class TaintedNodes(Value):
+    """The Nodes that have the taint UpdateInProgress and are a pool's, or nobody's."""
+
+    nodes: list[NodeRef] = Field(default_factory=list, max_length=20_000)
+
+
 class PoolStatusInput(Value):
     cluster: Name
     pool: Name

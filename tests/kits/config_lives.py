@@ -22,7 +22,7 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.configs import ConfigActivities
-from planners.machine_config.view import strays_of, view_of
+from planners.machine_config.view import strays_of, tainted_of, view_of
 from resources import starts
 from resources.calls.machine_config import (
     ConfigDrainInput,
@@ -31,6 +31,7 @@ from resources.calls.machine_config import (
     ConfigsCursor,
     FindOwnersInput,
     FindOwnersOutput,
+    NodeRef,
     NodesNews,
     PoolBrief,
     PoolStatusInput,
@@ -41,6 +42,7 @@ from resources.calls.machine_config import (
     SelectMachinesOutput,
     SyncInput,
     SyncOutput,
+    TaintedNodes,
     TaintInput,
     TargetInput,
     TargetOutput,
@@ -178,6 +180,12 @@ class Configs:
         return strays_of(list(self.pools.values()), list(self.nodes.values()), input.machines)
 
     @activity.defn
+    async def read_tainted_nodes(self, input: ReadPoolInput) -> TaintedNodes:
+        self._done("read_tainted_nodes", input)
+        found = tainted_of(input.pool, list(self.pools.values()), self.nodes.values(), input.machines)
+        return TaintedNodes(nodes=[NodeRef(name=n.name, uid=n.uid) for n in found])
+
+    @activity.defn
     async def target_config_nodes(self, input: TargetInput) -> TargetOutput:
         for name in self.goes & {n.name for n in input.nodes}:
             self.nodes.pop(name, None)
@@ -261,6 +269,7 @@ class Configs:
         nodes = [
             self.read_config_pool,
             self.read_stray_nodes,
+            self.read_tainted_nodes,
             self.target_config_nodes,
             self.set_update_taints,
             self.write_pool_status,

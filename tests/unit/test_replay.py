@@ -22,7 +22,7 @@ from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
 from workflows.machine_class.holding import HeldNews
-from workflows.machine_config import configs, drains
+from workflows.machine_config import configs, drains, looks
 from workflows.machine_config import rollout as config_rollout
 from workflows.pool import rollout
 from workflows.pool import workflow as pool
@@ -77,6 +77,10 @@ def without(phase: Any, phases: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(p for p in phases if p is not phase)
 
 
+async def _nothing(pool: Any) -> None:
+    pass
+
+
 BREAKS = {
     "machine-whole-life": (life, "BIRTH", without(create.create, life.BIRTH)),
     "machine-hot-life": (hot_update, "_due", lambda m: False),
@@ -94,6 +98,8 @@ BREAKS = {
     "machineconfigs-configs-life": (configs.MachineConfigsWorkflow, "_begin_watch", lambda self: None),
     "machineconfigpool-configs-life": (drains, "start", lambda pool: None),
     "configrollout-configs-life": (config_rollout.ConfigRolloutWorkflow, "publish", lambda self: None),
+    "machineconfigs-strays-life": (drains, "start", lambda owner: None),
+    "machineconfigpool-strays-life": (looks, "untaint", _nothing),
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells

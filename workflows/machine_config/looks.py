@@ -43,6 +43,8 @@ BACKWARDS = timedelta(minutes=5)
 restored it from a backup, and its versions begin again from there."""
 AGAIN = timedelta(seconds=30)
 """When machines are looked up again that could not all be found."""
+FRESH_AT_END, STALLED_TOLD = "config-untaint-fresh", "config-stalled-condition"
+"""Patch markers."""
 KEPT = 1000
 """How many nodes a look names by request."""
 
@@ -217,13 +219,34 @@ async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> list[Happening]:
 
 
 async def untaint(pool: ConfigPoolEntity) -> None:
-    """Takes the taint off all nodes that had it at the last look or were given it then: their pool is gone."""
-    if pool.view is None or pool.view.pool is None:
-        return
-    target = pool.view.pool.target
-    nodes = tuple(n for n in pool.view.nodes if n.tainted or n.desired != target)
-    if nodes:
-        await _attempt(pool, _taint(pool, SetUpdateTaint(nodes, False), at_end=True))
+    """Takes the taint off the nodes that the pool leaves, whether or not this run has looked at them: nobody else would
+    do it."""
+    if workflow.patched(FRESH_AT_END):
+        await _attempt(pool, _untaint(pool))
+    elif pool.view is not None and pool.view.pool is not None:
+        target = pool.view.pool.target
+        nodes = tuple(n for n in pool.view.nodes if n.tainted or n.desired != target)
+        if nodes:
+            await _attempt(pool, _taint(pool, SetUpdateTaint(nodes, False), at_end=True))
+
+
+async def _untaint(pool: ConfigPoolEntity) -> None:
+    s = pool.s
+    found = await pool.call(
+        ConfigNodeActivities.read_tainted_nodes,
+        ReadPoolInput(cluster=s.cluster, pool=s.name, machines=s.machines),
+        queue=pool.in_cluster,
+        summary=f"look which nodes pool {s.name} leaves tainted",
+        at_end=True,
+    )
+    if found.nodes:
+        await pool.call(
+            ConfigNodeActivities.set_update_taints,
+            TaintInput(cluster=s.cluster, off=found.nodes),
+            queue=pool.in_cluster,
+            summary=f"take off {some(len(found.nodes), 'node')} the taint UpdateInProgress",
+            at_end=True,
+        )
 
 
 async def _taint(pool: ConfigPoolEntity, step: SetUpdateTaint, at_end: bool = False) -> None:
@@ -246,7 +269,10 @@ async def _tell(pool: ConfigPoolEntity, view: ConfigPoolView, steps: list[Happen
     s = pool.s
     assert view.pool is not None
     held = pool.held(workflow.now())
-    status = status_of(view, held.message if held is not None and s.news is not None else "")
+    stalled = next((w.message for w in s.waits if w.reason == "ConfigRolloutStalled"), "")
+    if stalled and not workflow.patched(STALLED_TOLD):
+        stalled = ""
+    status = status_of(view, held.message if held is not None and s.news is not None else "", stalled)
     if status == pool.status_told and not steps:
         return
     await pool.call(
