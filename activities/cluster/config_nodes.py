@@ -21,12 +21,14 @@ from activities.kube.events import tell_of
 from activities.kube.looks import NODES, PAGE, pages
 from activities.kube.rewrite import rewrite, rewrite_at
 from planners.machine_config.membership import label_keys
-from planners.machine_config.view import view_of
+from planners.machine_config.view import strays_of, tainted_of, view_of
 from resources.calls.machine_config import (
     NodeRef,
     PoolStatusInput,
     PoolStatusOutput,
     ReadPoolInput,
+    ReadStraysInput,
+    TaintedNodes,
     TaintInput,
     TargetInput,
     TargetNode,
@@ -42,7 +44,7 @@ from resources.machine_config.keys import (
 )
 from resources.machine_config.node import ConfigNode, config_node, dialect_of
 from resources.machine_config.objects import ConfigError, MachineConfigPool
-from resources.machine_config.view import ConfigPoolView
+from resources.machine_config.view import ConfigPoolView, StrayNodes
 from resources.words import kube_time
 
 TAINT = {"key": UPDATE_TAINT, "effect": "PreferNoSchedule"}
@@ -60,17 +62,35 @@ class ConfigNodeActivities(Activities):
     @activity.defn
     async def read_config_pool(self, input: ReadPoolInput) -> ConfigPoolView:
         """Reads the pools and every Node afresh, and answers with what concerns this pool."""
-        kube = await self.deps.clusters.get(input.cluster)
+        pools, nodes, version = await self._look(input.cluster)
+        number = int(version) if version.isdecimal() else 0
+        return view_of(input.pool, pools, nodes, input.keep, input.machines, number)
+
+    @activity.defn
+    async def read_stray_nodes(self, input: ReadStraysInput) -> StrayNodes:
+        """Reads the pools and every Node afresh, and answers with those of no pool that ask for a drain."""
+        pools, nodes, _ = await self._look(input.cluster)
+        return strays_of(pools, nodes, input.machines)
+
+    @activity.defn
+    async def read_tainted_nodes(self, input: ReadPoolInput) -> TaintedNodes:
+        """Reads afresh which Nodes a pool that ends leaves tainted; also when the pool is gone already."""
+        pools, nodes, _ = await self._look(input.cluster)
+        found = tainted_of(input.pool, pools, nodes, input.machines)
+        return TaintedNodes(nodes=[NodeRef(name=n.name, uid=n.uid) for n in found][:20_000])
+
+    async def _look(self, cluster: str) -> tuple[list[MachineConfigPool], list[ConfigNode], str]:
+        """Every pool, every Node, and the version of the Nodes' list."""
+        kube = await self.deps.clusters.get(cluster)
         pools = readable((await kube.get(POOLS))["items"])
-        keys, preferred = label_keys(pools), self._keys(input.cluster)
+        keys, preferred = label_keys(pools), self._keys(cluster)
         nodes: list[ConfigNode] = []
         version = ""
         async for page in pages(kube, NODES, PAGE):
             version = page["metadata"]["resourceVersion"]
             nodes += [config_node(node, preferred, keys) for node in page["items"]]
             progress(f"{len(nodes)} Nodes read")
-        number = int(version) if version.isdecimal() else 0
-        return view_of(input.pool, pools, nodes, input.keep, input.machines, number)
+        return pools, nodes, version
 
     def _keys(self, cluster: str) -> Dialect:
         """The keys of Nodes whose daemons have said nothing yet."""

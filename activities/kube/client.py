@@ -26,6 +26,7 @@ from resources.words import cause
 
 Object = dict[str, Any]
 
+APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 CALL_TIMEOUT = 20.0  # seconds for one request that is no watch, until its answer is read to the end
 LIVEZ = "/livez"
@@ -168,9 +169,21 @@ class Kube:
     async def create(self, path: str, body: Object) -> Object:
         return await self._json("POST", path, {}, body)
 
-    async def merge_patch(self, path: str, body: Object) -> Object:
+    async def merge_patch(self, path: str, body: Object, **query: str) -> Object:
         """A body that carries metadata.resourceVersion is refused with 409 when the object has changed since."""
-        return await self._json("PATCH", path, {}, body, MERGE_PATCH)
+        return await self._json("PATCH", path, query, body, MERGE_PATCH)
+
+    async def apply(
+        self, path: str, body: Object, manager: str, *, force: bool = False, dry_run: bool = False
+    ) -> Object:
+        """Server-side apply: what `manager` applied before and does not any more is removed, if nobody else has it.
+        Raises KubeError 409 where others have a field at another value, unless it is forced."""
+        query = {
+            "fieldManager": manager,
+            **({"force": "true"} if force else {}),
+            **({"dryRun": "All"} if dry_run else {}),
+        }
+        return await self._json("PATCH", path, query, body, APPLY_PATCH)
 
     async def delete(self, path: str, body: Object | None = None) -> bool:
         """False when there is no such object."""

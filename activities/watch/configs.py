@@ -28,6 +28,7 @@ from activities.temporal.workflows import tell
 from activities.watch.follow import Follow, run_for
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position
+from planners.machine_config.membership import refusal, surely_in_one
 from resources.calls.machine_config import ConfigNews, ConfigsCursor, NodesNews, WatchConfigsInput
 from resources.calls.watch import Cursor
 from resources.journal import Note
@@ -39,7 +40,8 @@ from resources.machine_config.keys import (
     ConfigKind,
     Dialect,
 )
-from resources.machine_config.node import config_node
+from resources.machine_config.node import ConfigNode, config_node
+from resources.machine_config.objects import MachineConfigPool
 from resources.names import MACHINE_NAME_LABEL, config_pool_id
 from resources.selectors import LabelSelector
 
@@ -49,6 +51,9 @@ REFUSED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RP
 """What the server says of a workflow that takes no signal: it is full (10,000 in one run), or too busy."""
 FEW = 20
 """The most names in one signal."""
+ASKING, STRAY = "!", "?"
+"""In place of pools, in the mark of a Node that asks for a drain: that it does, and that it may belong to no pool, so
+that the cluster's workflow is told."""
 NODE = "nodes"
 """Beside the plurals of the kinds: a key of the cursor."""
 
@@ -161,10 +166,18 @@ class ConfigsWatch:
         changed or deleted concerns all others too: it may take Nodes from them, or leave some to them."""
         pools = taken[self.kinds[MACHINE_CONFIG_POOL.plural]]
         concerned: dict[str, list[str]] = {name: [] for name in (*pools, *self.pools)} if pools else {}
+        if pools and self.nodes.anyone_asks:
+            concerned[STRAY] = []
         for node, change in taken[self.nodes].items():
-            for pool in change.pools:
+            for pool in change.pools - {ASKING}:
                 concerned.setdefault(pool, []).append(node)
         return concerned
+
+    def may_be_a_stray(self, node: ConfigNode, labels: dict[str, str]) -> bool:
+        """Whether a Node may belong to no pool, as far as it can be told from here."""
+        selecting = [name for name, of in self.pools.items() if of.has(labels)]
+        perhaps = [name for name, of in self.pools.items() if of.may_have(labels)]
+        return node.windows or not surely_in_one(selecting, perhaps)
 
     async def _signal(self, kinds: list[str], pools: dict[str, list[str]]) -> bool:
         """False where somebody takes no signals now. A pool without a workflow is no error: it is begun by the
@@ -175,7 +188,10 @@ class ConfigsWatch:
                 await tell(self.client, self.workflow_id, "configs_changed", news)
             for pool, nodes in sorted(pools.items()):
                 about = NodesNews(epoch=self.epoch, seq=self._next(), nodes=sorted(nodes)[:FEW])
-                await tell(self.client, config_pool_id(self.cluster, pool), "nodes_changed", about)
+                if pool == STRAY:
+                    await tell(self.client, self.workflow_id, "drains_asked", about)
+                else:
+                    await tell(self.client, config_pool_id(self.cluster, pool), "nodes_changed", about)
         except RPCError as e:
             if e.status not in REFUSED:
                 raise
@@ -336,23 +352,37 @@ class NodesFollower(ConfigFollower):
         node = config_node(found, self.watch.dialect, labels)
         node = node._replace(reason=re.sub(r"[\d.]+", "", node.reason))
         pools = [name for name, selection in sorted(self.watch.pools.items()) if selection.may_have(labels)]
+        if node.asks[0]:
+            pools += [ASKING, *([STRAY] if self.watch.may_be_a_stray(node, labels) else [])]
         return f"{_digest(node)} {','.join(pools)}"
+
+    @property
+    def anyone_asks(self) -> bool:
+        """Whether a Node asks for a drain: a pool that was made or has gone may leave it without one."""
+        return any(ASKING in _pools(mark) for mark in self.position.told.values())
 
 
 class NodeSelection:
     """Which Nodes a pool may have, as far as their labels tell."""
 
-    def __init__(self, selector: LabelSelector | None) -> None:
+    def __init__(self, selector: LabelSelector | None, refused: bool = False) -> None:
         self.selector = selector
         """None: it selects machines, or cannot be read."""
+        self.refused = refused
+        """Whether its selectors are refused, so that it has no Nodes."""
 
     @classmethod
     def of(cls, pool: Object) -> NodeSelection:
         found = (pool.get("spec") or {}).get("nodeSelector")
         try:
-            return cls(None if found is None else LabelSelector.model_validate(found))
+            read = None if found is None else LabelSelector.model_validate(found)
+            return cls(read, bool(refusal(MachineConfigPool.of_dict(pool))))
         except ValueError:
             return cls(None)
+
+    def has(self, labels: dict[str, str]) -> bool:
+        """Whether it selects a Node with these labels, whatever its machine."""
+        return self.selector is not None and not self.refused and self.selector.matches(labels)
 
     def may_have(self, labels: dict[str, str]) -> bool:
         return MACHINE_NAME_LABEL in labels if self.selector is None else self.selector.matches(labels)

@@ -61,6 +61,13 @@ def pool_of(node: ConfigNode, pools: Iterable[MachineConfigPool], machines: Mapp
     return next(iter([*masters, *custom, *(name for name in found if name == WORKER)]), ""), []
 
 
+def surely_in_one(selecting: Iterable[str], perhaps: Iterable[str]) -> bool:
+    """Whether a Node belongs to a pool whatever machines its machine is one of. `selecting`: the pools that select it
+    by its labels; `perhaps`: those that may, by its machine."""
+    sure = {*selecting}
+    return bool(sure) and len({*sure, *perhaps} - {*MASTERS, WORKER}) <= 1
+
+
 def selections(pools: Iterable[MachineConfigPool]) -> list[MachineSelection]:
     """What pools select by machines, by name."""
     found = []

@@ -42,9 +42,10 @@ def complete(facts: ConfigPoolFacts, counts: ConfigCounts) -> bool:
     return bool(facts.target and not facts.refused) and counts.done == counts.ready == counts.machines
 
 
-def status_of(view: ConfigPoolView, held: str = "") -> dict[str, Any]:
+def status_of(view: ConfigPoolView, held: str = "", stalled: str = "") -> dict[str, Any]:
     """The fields of the status that are not rendering's. `held`: who holds the rollout, in words, besides
-    spec.paused."""
+    spec.paused. `stalled`: since when no node has finished, and who is in the way: OpenShift's pool is degraded then
+    too, for its daemon gives a drain up after an hour."""
     facts, c = view.pool, view.counts
     assert facts is not None
     status: dict[str, Any] = {
@@ -57,7 +58,7 @@ def status_of(view: ConfigPoolView, held: str = "") -> dict[str, Any]:
         "readyMachineCount": c.ready,
         "unavailableMachineCount": c.unavailable,
         "degradedMachineCount": c.degraded,
-        "conditions": _conditions(view, held),
+        "conditions": _conditions(view, held, stalled),
     }
     if complete(facts, c):
         source = [{"apiVersion": API, "kind": MACHINE_CONFIG.kind, "name": name} for name in facts.source]
@@ -65,20 +66,21 @@ def status_of(view: ConfigPoolView, held: str = "") -> dict[str, Any]:
     return status
 
 
-def _conditions(view: ConfigPoolView, held: str) -> list[dict[str, str]]:
+def _conditions(view: ConfigPoolView, held: str, stalled: str) -> list[dict[str, str]]:
     facts, c = view.pool, view.counts
     assert facts is not None
     done = complete(facts, c)
     who = [f"node {n.name} reports: {n.reason or n.state}" for n in view.nodes if n.state.failed]
     bad = f"{some(c.degraded, 'node')} cannot apply their config; {named(who)}" if c.degraded else ""
-    trouble = "; ".join(filter(None, [bad, facts.render_trouble]))
+    trouble = "; ".join(filter(None, [bad, facts.render_trouble, stalled]))
+    why = "ConfigRolloutStalled" if trouble == stalled else "SeeMessage"
     going = not (done or facts.paused or held or facts.refused or not facts.target)
     updated = f"All nodes are updated with MachineConfig {facts.target}" if done else ""
     return [
         _condition("Updated", done, "AllNodesUpdated" if done else "", updated),
         _condition("Updating", going, "NodesUpdating" if going else "", _going(facts, done, held)),
         _condition("NodeDegraded", bool(bad), "NodesDegraded" if bad else "", bad),
-        _condition("Degraded", bool(trouble), "SeeMessage" if trouble else "", trouble),
+        _condition("Degraded", bool(trouble), why if trouble else "", trouble),
     ]
 
 

@@ -11,7 +11,7 @@ from planners.machine_config.status import count
 from planners.words import named
 from resources.machine_config.node import ConfigNode
 from resources.machine_config.objects import MachineConfigPool
-from resources.machine_config.view import LISTED, ConfigPoolFacts, ConfigPoolView
+from resources.machine_config.view import LISTED, ConfigPoolFacts, ConfigPoolView, StrayNodes
 
 
 def view_of(
@@ -44,6 +44,22 @@ def view_of(
         beside=_beside(facts, pools, homes),
         selections=selections(pools),
     )
+
+
+def strays_of(
+    pools: Sequence[MachineConfigPool], nodes: Iterable[ConfigNode], machines: Mapping[str, str]
+) -> StrayNodes:
+    """The nodes of no pool that ask for a drain (upstream's drain controller serves every node)."""
+    asking = [n for n in nodes if n.asks[0] and not pool_of(n, pools, machines)[0]]
+    return StrayNodes(nodes=sorted(asking, key=of.turn)[:LISTED], selections=selections(pools))
+
+
+def tainted_of(
+    name: str, pools: Sequence[MachineConfigPool], nodes: Iterable[ConfigNode], machines: Mapping[str, str]
+) -> list[ConfigNode]:
+    """The nodes with the taint of a rollout that are this pool's or nobody's: when the pool ends, nobody else takes it
+    off them. Those that have come to another pool are that one's."""
+    return [n for n in nodes if n.tainted and pool_of(n, pools, machines)[0] in ("", name)]
 
 
 def _listed(nodes: Sequence[ConfigNode], target: str, keep: set[str]) -> list[ConfigNode]:

@@ -110,6 +110,14 @@ class ReadPoolInput(Value):
     cluster: a machine of another pool is not this one's."""
 
 
+class ReadStraysInput(Value):
+    """Which Nodes of no pool ask for a drain."""
+
+    cluster: Name
+    machines: Packed = Field(default_factory=dict)
+    """As in ReadPoolInput."""
+
+
 class NodeRef(Value):
     """A Node, as it was seen: another of its name is left alone."""
 
@@ -146,6 +154,12 @@ class TaintInput(Value):
     off: list[NodeRef] = Field(default_factory=list, max_length=20_000)
 
 
+class TaintedNodes(Value):
+    """The Nodes that have the taint UpdateInProgress and are a pool's, or nobody's."""
+
+    nodes: list[NodeRef] = Field(default_factory=list, max_length=20_000)
+
+
 class PoolStatusInput(Value):
     cluster: Name
     pool: Name
@@ -167,7 +181,8 @@ class PoolStatusOutput(Value):
 
 class ConfigDrainInput(Value):
     cluster: Name
-    pool: Name
+    pool: Name = ""
+    """"": the Node belongs to none."""
     node: NodeRef
     request: Name
     """desiredDrain: `drain-<config>` or `uncordon-<config>`. Another one on the Node ends the activity."""
@@ -190,7 +205,8 @@ class ConfigDrainOutput(Value):
 
 
 class ConfigDrainBlocked(Value):
-    """A drain's message to its pool (signal `drain_blocked`): what has been in the way for longer than one pass."""
+    """A drain's message to the workflow that began it (signal `drain_blocked`): what has been in the way for
+    longer than one pass."""
 
     node: Name
     message: Text

@@ -27,7 +27,9 @@ from resources.machine_config.objects import (
     MachineConfig,
     MachineConfigPool,
     MachineConfigPoolSpec,
+    MachineSetRef,
 )
+from resources.selectors import LabelSelector
 
 Schema = dict[str, Any]
 
@@ -35,9 +37,13 @@ _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that are the API server's own: no schema may say more of them."""
 _CHOSEN_BY = ("machineSelector", "nodeSelector", "machineSetRef")
+ATOMIC: Schema = {"x-kubernetes-map-type": "atomic"}
 PERCENT = "^(100|[1-9]?[0-9])%$"
 MORE: dict[tuple[type[BaseModel], str], Schema] = {
     (MachineConfigPoolSpec, "max_unavailable"): {"minimum": 0, "pattern": PERCENT},
+    # One of the three takes another's place as a whole, and a selector is never merged of two writers' (upstream too).
+    (LabelSelector, ""): ATOMIC,
+    (MachineSetRef, ""): ATOMIC,
     (MachineConfigPoolSpec, ""): {
         "not": {"anyOf": [{"required": [a, b]} for n, a in enumerate(_CHOSEN_BY) for b in _CHOSEN_BY[n + 1 :]]}
     },

@@ -243,6 +243,8 @@ class MachineConfigsState(Model):
     """When everything was last as it should be, apart from the troubles."""
     living: list[Name] = Field(default_factory=list)
     """Pools whose workflow is there, as far as is known."""
+    drains: dict[Name, ConfigDrain] = Field(default_factory=dict)
+    """By node: what nodes of no pool have asked for."""
     leaving: list[Name] = Field(default_factory=list)
     """Pools whose object is gone, until their workflow is told."""
     removed: bool = False

@@ -77,6 +77,17 @@ class MachineSelection(Value):
     """The name in spec.machineSetRef."""
 
 
+class StrayNodes(Value):
+    """The Nodes that belong to no pool and ask for a drain, or for its end."""
+
+    nodes: list[ConfigNode] = Field(default_factory=list)
+    """At most LISTED: the next look names the next ones."""
+    selections: Annotated[list[MachineSelection], AfterValidator(lambda found: found[:100])] = Field(
+        default_factory=list
+    )
+    """What the cluster's pools select by machines: where there are some, Nodes of machines may be theirs."""
+
+
 class ConfigPoolView(Value):
     pool: ConfigPoolFacts | None = None
     """None: there is no such object."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import yaml
 from aiohttp import web
 
-from simulator.kube import csr, eviction, pods, reviews, scale
+from simulator.kube import csr, eviction, patches, pods, reviews, scale
 from simulator.kube.auth import Authenticator, Authorizer, User
 from simulator.kube.encoding import Encoder, dumps, json_response
 from simulator.kube.errors import bad_request, method_not_allowed, no_such_resource, unsupported_media_type
@@ -37,17 +38,22 @@ class Reply:
         return json_response(self.body, self.status, self.headers)
 
 
-def options_of(info: RequestInfo, user: User) -> Options:
+def options_of(info: RequestInfo, user: User, agent: str) -> Options:
+    """`agent`: the header User-Agent, whose beginning names who writes where nobody says it, as upstream."""
     dry_run = info.query.get("dryRun", "")
     if dry_run not in ("", "All"):
         raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
-    return Options(user, dry_run == "All", info.query.get("fieldValidation") == "Strict")
+    strict, applier = info.query.get("fieldValidation") == "Strict", info.query.get("fieldManager", "")
+    manager = applier or agent.partition("/")[0]
+    return Options(user, dry_run == "All", strict, manager=manager, applier=applier, force=info.flag("force"))
 
 
 def decode_body(info: RequestInfo, content_type: str, raw: bytes) -> Any:
     """The JSON of a write. Raises 415 for another encoding, 400 for broken JSON."""
     media = content_type.partition(";")[0].strip()
     if info.verb == "patch":
+        if media == patches.APPLY_PATCH:
+            return _yaml(raw)
         if media.endswith("+yaml") or media.endswith("+cbor"):
             return {}  # refused by its type, in `Registry.patch`
     elif media not in _JSON_TYPES:
@@ -62,6 +68,13 @@ def decode_body(info: RequestInfo, content_type: str, raw: bytes) -> Any:
         raise bad_request(
             f"the object provided is unrecognized: couldn't get version/kind; json parse error: {e}"
         ) from None
+
+
+def _yaml(raw: bytes) -> Any:
+    try:
+        return yaml.safe_load(raw)
+    except yaml.YAMLError as e:
+        raise bad_request(f"error decoding YAML: {e}") from None
 
 
 class Handlers:
@@ -161,7 +174,7 @@ class Handlers:
         item = self._registry.patch(
             resource, old or Item({"metadata": {"name": info.name}}), body, media, options, info.subresource
         )
-        reply = Reply(encoder.one(item), item=item)
+        reply = Reply(encoder.one(item), 200 if old is not None else 201, item)
         if info.subresource == "approval" and not options.dry_run:
             self._settle(item, options)
         return reply

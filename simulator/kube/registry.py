@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator.kube import admission, codec, crds, deletion, patches, priority, restriction, schema
+from simulator.kube import admission, codec, crds, deletion, managed, patches, priority, restriction, schema
 from simulator.kube.auth import User
 from simulator.kube.errors import (
     FieldErrors,
@@ -59,6 +59,14 @@ class Options:
     strict: bool = False
     """fieldValidation=Strict: unknown fields of a custom object are an error, not a warning."""
     warnings: list[str] = field(default_factory=list)
+    manager: str = ""
+    """Who writes, for managedFields of custom objects."""
+    applier: str = ""
+    """Who applies: there it must be said."""
+    force: bool = False
+    """Server-side apply takes fields over from other managers."""
+    managers: list[Obj] | None = None
+    """managedFields, once an apply has decided them."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,7 @@ class Registry:
         self._check_namespace(resource, obj)
         if key_of(obj) in self.store[resource].items:
             raise already_exists(resource, meta["name"])
+        self._managed(resource, obj, None, options)
         return self._write(resource, obj, options)
 
     def _name(self, resource: Resource, obj: Obj) -> None:
@@ -227,9 +236,12 @@ class Registry:
                 new = patches.merge(old, body)
             case patches.STRATEGIC_PATCH if resource.custom is None:
                 new = patches.strategic_merge(old, body)
-            case "application/apply-patch+yaml" | "application/apply-patch+cbor":
+            case patches.APPLY_PATCH if resource.custom is not None and not subresource:
+                return self._apply(resource, item, body, options)
+            case patches.APPLY_PATCH | "application/apply-patch+cbor":
                 raise unsupported_media_type(
-                    "the simulator does not emulate server-side apply; use a JSON, merge or strategic merge patch"
+                    "the simulator emulates server-side apply of custom resources only, as YAML; use a JSON, merge or "
+                    "strategic merge patch"
                 )
             case _:
                 accepted = [patches.JSON_PATCH, patches.MERGE_PATCH]
@@ -241,6 +253,35 @@ class Registry:
         check_shape(resource, new)
         # Patches share what they do not touch with the stored object; what follows changes in place.
         return self._update(resource, item, Item(new).copy(), options, subresource)
+
+    def _apply(self, resource: Resource, item: Item, body: Any, options: Options) -> Item:
+        """Server-side apply of a custom object, which is made where there is none."""
+        assert resource.custom is not None
+        check_shape(resource, body)
+        if not options.applier:
+            raise bad_request("fieldManager: Required value: is required for apply patch")
+        if body["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        live = item.copy() if "uid" in item.obj["metadata"] else {}
+        given = {k: v for k, v in body.items() if k != "status"}  # nobody applies it here
+        shape, force = resource.custom.schema, options.force
+        new, options.managers = managed.apply(live, given, shape, options.applier, force, resource.api_version)
+        if not live:
+            new["metadata"]["name"] = item.obj["metadata"]["name"]
+            return self.create(resource, body["metadata"].get("namespace", ""), new, options)
+        return self._update(resource, item, new, options, "")
+
+    def _managed(self, resource: Resource, obj: Obj, old: Obj | None, options: Options, subresource: str = "") -> None:
+        """Records who has which field of a custom object."""
+        if resource.custom is None:
+            return
+        manager = managed.Manager(options.manager or "unknown", subresource=subresource)
+        found = options.managers
+        if found is None:
+            found = managed.after_update(old, obj, resource.custom.schema, manager, resource.api_version)
+        obj["metadata"].pop("managedFields", None)
+        if found:
+            obj["metadata"]["managedFields"] = found
 
     def modify(self, resource: Resource, item: Item, change: Callable[[Obj], None], options: Options) -> Item:
         """A write of the server itself (binding, issued token, eviction): the kind's rules do not apply."""
@@ -264,6 +305,7 @@ class Registry:
         obj = self._admitted(resource, obj, old, options)
         if resource.generation and _counted(obj) != _counted(old):
             obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        self._managed(resource, obj, old, options, subresource)
         return self._finish(resource, item, obj, options)
 
     def _check_identity(self, resource: Resource, item: Item, meta: Obj) -> None:

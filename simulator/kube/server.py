@@ -180,7 +180,7 @@ class KubeApi:
         resource, selector = self._target(info)
         body = decode_body(info, request.content_type if raw else "", raw) if info.mutating else None
         self._authorize(info, user, resource, selector, body)
-        options = options_of(info, user)
+        options = options_of(info, user, request.headers.get("User-Agent", ""))
         encoder = Encoder(resource, request.headers.get("Accept", ""), info)
         reply = self._handlers.handle(info, resource, selector, options, encoder, request.content_type, body)
         if options.warnings:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from starter.commands.blocks import command
-from starter.commands.common import Asking, ValidateOption, validate_of
+from starter.commands.common import Asking, ForceConflictsOption, ValidateOption, validate_of
 
 
 @command
@@ -20,6 +20,7 @@ def apply(
         bool, typer.Option("--dry-run", help="Show what would happen, compared with what exists now; send nothing.")
     ] = False,
     validate: ValidateOption = "strict",
+    force_conflicts: ForceConflictsOption = False,
     here: Asking,
 ) -> None:
     """Create or change pools, a control plane, machines, their classes and Secrets from manifests.
@@ -47,7 +48,9 @@ def apply(
 
     async def body(client: HostlerClient) -> None:
         async with Busy("comparing with what exists") as busy:
-            plan = await client.plan(*loaded.manifests, cluster=here.cluster, validate=how)
+            plan = await client.plan(
+                *loaded.manifests, cluster=here.cluster, validate=how, force_conflicts=force_conflicts
+            )
             for warning in plan.warnings:
                 warn(warning)
             if dry_run:

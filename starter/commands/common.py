@@ -98,6 +98,14 @@ ValidateOption = Annotated[
         "ignore (or false) says nothing.",
     ),
 ]
+ForceConflictsOption = Annotated[
+    bool,
+    typer.Option(
+        "--force-conflicts",
+        help="Machine configs: take over fields that somebody else has written differently, as kubectl's server-side "
+        "apply.",
+    ),
+]
 AllClustersOption = Annotated[bool, typer.Option("-A", "--all-clusters", help="In all clusters.")]
 
 

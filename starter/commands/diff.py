@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.blocks import command
-from starter.commands.common import Reading, Session, ValidateOption, validate_of
+from starter.commands.common import ForceConflictsOption, Reading, Session, ValidateOption, validate_of
 
 if TYPE_CHECKING:
     from resources.validation import Validate
@@ -24,6 +24,7 @@ def diff(
         list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
     ],
     validate: ValidateOption = "strict",
+    force_conflicts: ForceConflictsOption = False,
     here: Reading,
 ) -> None:
     """Show what `hostler apply` would change, field by field: a hot update of running VMs, a new VM (pools roll, a
@@ -42,7 +43,7 @@ def diff(
         exit_code = FAILED
 
     try:
-        different = _show(here, files, how)
+        different = _show(here, files, how, force_conflicts)
     except HostlerError as e:
         if e.exit_code > DIFFERENT:
             raise
@@ -53,7 +54,7 @@ def diff(
         raise typer.Exit(DIFFERENT)
 
 
-def _show(here: Session, files: list[str], how: Validate) -> bool:
+def _show(here: Session, files: list[str], how: Validate, force_conflicts: bool) -> bool:
     from starter.commands.files import read
     from starter.outlet import warn
     from starter.output import Busy
@@ -67,7 +68,9 @@ def _show(here: Session, files: list[str], how: Validate) -> bool:
     async def body(client: HostlerClient) -> None:
         nonlocal different
         async with Busy("comparing with what exists") as busy:
-            plan = await client.plan(*loaded.manifests, cluster=here.cluster, validate=how)
+            plan = await client.plan(
+                *loaded.manifests, cluster=here.cluster, validate=how, force_conflicts=force_conflicts
+            )
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):
                 busy.say(line)

@@ -4,6 +4,7 @@ cluster's own API."""
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 

@@ -126,17 +126,23 @@ class HostlerClient(Machines):
 
     # -- apply --------------------------------------------------------------------------------------------------------
 
-    async def apply(self, *manifests: AnyManifest, validate: Validate = Validate.STRICT) -> builtins.list[Applied]:
+    async def apply(
+        self, *manifests: AnyManifest, validate: Validate = Validate.STRICT, force_conflicts: bool = False
+    ) -> builtins.list[Applied]:
         """Creates or changes what the manifests describe; all are judged before anything is sent, the names of their
-        fields by `validate`.
+        fields by `validate`. `force_conflicts`: fields of machine configs that others have written are taken over.
 
         Raises Refused with everything that is wrong, or with what failed after the others were done.
         """
-        plan = await self.plan(*manifests, validate=validate)
+        plan = await self.plan(*manifests, validate=validate, force_conflicts=force_conflicts)
         return [applied async for applied in plan.execute()]
 
     async def plan(
-        self, *manifests: AnyManifest, cluster: str | None = None, validate: Validate = Validate.STRICT
+        self,
+        *manifests: AnyManifest,
+        cluster: str | None = None,
+        validate: Validate = Validate.STRICT,
+        force_conflicts: bool = False,
     ) -> ApplyPlan:
         """What `apply` would do. `cluster` overrides the manifests' own. Raises Refused like `apply`."""
         from resources.manifests import Loaded, complaints
@@ -149,7 +155,7 @@ class HostlerClient(Machines):
             loaded.add(m)
         with translated():
             shelves = (self.worker_pools, self.control_planes, self.classes, self.clusters)
-            return await Planner(self, *shelves, cluster).plan(loaded)
+            return await Planner(self, *shelves, cluster, force_conflicts).plan(loaded)
 
     def cluster_of(self, manifest: ClusterManifest, cluster: str | None = None) -> str:
         """The cluster: `cluster`, else the manifest's annotation, else the settings' map of its namespace, else the

@@ -179,6 +179,16 @@ async def test_it_ends_with_its_object(configs: Configs) -> None:
     assert configs.of("set_update_taints")[0].on
 
 
+async def test_a_run_that_never_saw_its_object_takes_the_taint_off_too(configs: Configs) -> None:
+    """It went between two runs. A node that has come to another pool is that one's."""
+    configs.pool(name="infra")
+    theirs = config_node("theirs", "v0=v1 tainted", labels={"node-role.kubernetes.io/infra": ""})
+    configs.put(*(n._replace(tainted=True) for n in old_nodes(2)), theirs)
+    await configs.start()
+    await configs.handle.result()
+    assert [n.name for n in configs.nodes.values() if n.tainted] == ["theirs"]
+
+
 async def test_a_frozen_cluster_begins_nothing(configs: Configs) -> None:
     """A node that is under way finishes; the clock of the rollout stands still."""
     configs.pool(maxUnavailable=1)

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest_asyncio
 from config_lives import Configs, new_configs, old_nodes
+from config_pools import config_node, config_pool
 from lifekit import eventually
 from stubs import classified
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
-from resources.calls.machine_config import ConfigNews, ConfigTrouble, SyncOutput
+from resources.calls.machine_config import ConfigNews, ConfigTrouble, NodesNews, SyncOutput
 from resources.cluster.news import Reachability
 from resources.errors import ErrorClass
 from resources.intents import Answer, Intent
@@ -130,3 +131,29 @@ async def test_a_new_run_continues_the_watch_and_removal_ends_all(configs: Confi
     )
     await configs.configs.result()
     await configs.handle.result()
+
+
+async def test_a_node_of_no_pool_is_drained_where_its_daemon_asks_for_it(configs: Configs) -> None:
+    """OpenShift's drain controller serves every node; its config is nobody's business."""
+    configs.stands = True
+    configs.pool()
+    apart = {"labels": {}, "desired_drain": "drain-v9"}
+    configs.put(
+        *old_nodes(1), config_node("alone", "v0=v0", **apart), config_node("theirs", "v0=v0", machine="m1", **apart)
+    )
+    # Some machines are a pool's: whether one is, is asked.
+    configs.pools["infra"] = config_pool("infra", nodeSelector=None, machineSetRef={"name": "m"})
+    configs.synced = SyncOutput(pools=[configs.brief(target="v1")])
+    await configs.start_configs()
+    await configs.configs.signal("drains_asked", NodesNews(epoch=1, seq=1, nodes=["alone"]))
+    await when(configs, lambda s: "alone has got drain-v9" in [h.message for h in s.journal], "its drain")
+    assert [(d.node.name, d.pool, d.request) for d in configs.of("drain_for_config")] == [("alone", "", "drain-v9")]
+    # Afterwards the end of its cordon; a new run goes on with what was asked.
+    configs.change("alone", desired_drain="uncordon-v9")
+    configs.fails["uncordon_for_config"] = [classified(ErrorClass.INVALID, "a webhook refuses it")]
+    await configs.configs.signal("drains_asked", NodesNews(epoch=1, seq=2, nodes=["alone"]))
+    await when(configs, lambda s: any(h.reason == "ConfigDrainFailed" for h in s.journal), "the refusal")
+    await configs.configs.signal("renew", Intent(id="again"))
+    found = await when(configs, lambda s: not s.drains and len(configs.of("uncordon_for_config")) > 1, "its end")
+    assert [h.message for h in found.journal if h.reason == "ConfigDrainDone"][-1] == "alone has got uncordon-v9"
+    assert {n.name for n in configs.nodes.values() if n.last_drain} == {"alone"}

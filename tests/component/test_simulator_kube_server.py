@@ -270,7 +270,7 @@ async def test_other_encodings_and_server_side_apply_are_refused(kube: KubeTarge
     for name in (unique("n"), unique("n")):
         apply = await kube.call("PATCH", f"{NODES}/{name}", b"{}", content_type="application/apply-patch+yaml")
         assert apply.reason == "415 UnsupportedMediaType"
-        assert "does not emulate server-side apply" in apply.message
+        assert "emulates server-side apply of custom resources only" in apply.message
         await kube.create(NODES, node(name))
 
 

@@ -172,6 +172,24 @@ async def test_a_node_that_changes_pools_concerns_both(watched: Watched) -> None
         assert await watched.told(WORKER) == {WORKER: ["w-2"]}
 
 
+async def test_a_node_of_no_pool_that_asks_for_a_drain_concerns_the_cluster(watched: Watched) -> None:
+    await nodes(watched.kube, ["x-1"], "nobody")
+    async with watched.run():
+        await _quiet(watched)
+        # One that is surely a pool's is the pool's alone; then one that is nobody's.
+        await watched.annotate("w-1", **{SEED.desired_drain: "drain-v9"})
+        assert await watched.told(WORKER) == {WORKER: ["w-1"]}
+        await watched.annotate("x-1", **{SEED.desired_drain: "drain-v9"})
+        assert await watched.told(CONFIGS) == {CONFIGS: ["x-1"]}
+        # A pool that goes may leave one behind that asks.
+        await watched.kube.delete(path(MACHINE_CONFIG_POOL, "worker"))
+        await eventually(lambda: _asked(watched), what="the cluster hears that it may have another one")
+
+
+async def _asked(watched: Watched) -> bool:
+    return any(id == CONFIGS and name == "drains_asked" for id, name, *_ in watched.ears.heard)
+
+
 async def test_a_config_concerns_who_renders_and_a_pool_concerns_all_pools(watched: Watched) -> None:
     """M-R09."""
     async with watched.run():

@@ -22,7 +22,7 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.configs import ConfigActivities
-from planners.machine_config.view import view_of
+from planners.machine_config.view import strays_of, tainted_of, view_of
 from resources import starts
 from resources.calls.machine_config import (
     ConfigDrainInput,
@@ -31,15 +31,18 @@ from resources.calls.machine_config import (
     ConfigsCursor,
     FindOwnersInput,
     FindOwnersOutput,
+    NodeRef,
     NodesNews,
     PoolBrief,
     PoolStatusInput,
     PoolStatusOutput,
     ReadPoolInput,
+    ReadStraysInput,
     SelectMachinesInput,
     SelectMachinesOutput,
     SyncInput,
     SyncOutput,
+    TaintedNodes,
     TaintInput,
     TargetInput,
     TargetOutput,
@@ -50,7 +53,7 @@ from resources.fleet.lending import Borrowing, LendAnswer
 from resources.machine_config.node import ConfigNode, DaemonState
 from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import ConfigRolloutResult, MachineConfigPoolState, MachineConfigsState
-from resources.machine_config.view import ConfigPoolView
+from resources.machine_config.view import ConfigPoolView, StrayNodes
 from resources.names import (
     cluster_queue,
     config_pool_id,
@@ -173,6 +176,17 @@ class Configs:
         return view_of(input.pool, pools, nodes, input.keep, input.machines, self.version)
 
     @activity.defn
+    async def read_stray_nodes(self, input: ReadStraysInput) -> StrayNodes:
+        self._done("read_stray_nodes", input)
+        return strays_of(list(self.pools.values()), list(self.nodes.values()), input.machines)
+
+    @activity.defn
+    async def read_tainted_nodes(self, input: ReadPoolInput) -> TaintedNodes:
+        self._done("read_tainted_nodes", input)
+        found = tainted_of(input.pool, list(self.pools.values()), self.nodes.values(), input.machines)
+        return TaintedNodes(nodes=[NodeRef(name=n.name, uid=n.uid) for n in found])
+
+    @activity.defn
     async def target_config_nodes(self, input: TargetInput) -> TargetOutput:
         for name in self.goes & {n.name for n in input.nodes}:
             self.nodes.pop(name, None)
@@ -253,7 +267,14 @@ class Configs:
             self.find_owners_of_machines,
             self.select_machines,
         ]
-        nodes = [self.read_config_pool, self.target_config_nodes, self.set_update_taints, self.write_pool_status]
+        nodes = [
+            self.read_config_pool,
+            self.read_stray_nodes,
+            self.read_tainted_nodes,
+            self.target_config_nodes,
+            self.set_update_taints,
+            self.write_pool_status,
+        ]
         queues: dict[str, list[Callable[..., Any]]] = {
             cluster_queue(self.cluster, self.cluster): [*nodes, self.sync_configs],
             drain_queue(self.cluster, self.cluster): [self.drain_for_config, self.uncordon_for_config],

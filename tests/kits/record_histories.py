@@ -18,6 +18,7 @@ from typing import Any
 
 from classes import LiveClass, refuse, relent, start_by_hand, tagged
 from config_lives import PlayedOwner, new_configs, old_nodes
+from config_pools import config_node
 from faults.control_plane_flows import LiveControlPlane
 from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
 from lives import knobs
@@ -27,7 +28,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from resources.attributes import ALL
-from resources.calls.machine_config import SyncOutput
+from resources.calls.machine_config import NodesNews, SyncOutput
 from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.fleet.lending import Borrowing
@@ -525,6 +526,32 @@ async def a_borrowing_pool(stack: Stack) -> dict[str, str]:
     return {"machineconfigpool": c.handle.id}
 
 
+async def a_life_of_strays(stack: Stack) -> dict[str, str]:
+    """A node of no pool is drained for its daemon, over two runs; and a pool goes in the middle of its rollout."""
+    async with new_configs(stack.client) as c, c.worker():
+        c.stands = True
+        c.put(*old_nodes(2), config_node("alone", "v0=v0", labels={}, desired_drain="drain-v9"))
+        c.pool("v1", maxUnavailable=1)
+        c.synced = SyncOutput(pools=[c.brief(target="v1")])
+        await c.start_configs()
+        await eventually(c.configs_state, lambda s: s.living, "its pool")
+        await c.when(lambda s: s.story is not None and s.story.started, "its rollout")
+        for seq, wish in enumerate(("drain-v9", "uncordon-v9")):
+            c.change("alone", desired_drain=wish)
+            await c.configs.signal("drains_asked", NodesNews(epoch=1, seq=seq, nodes=["alone"]))
+            done = f"alone has got {wish}"
+            await eventually(c.configs_state, lambda s, words=done: words in [h.message for h in s.journal], done)
+            former = (await c.configs.describe()).run_id
+            await c.configs.signal("renew", Intent(id=wish))
+            await eventually(c.configs.describe, lambda d, run=former: d.run_id != run, "a new run")
+        c.pools.clear()
+        await c.nudge()
+        await c.handle.result()
+        await c.configs.signal("remove", Intent(id="x"))
+        await c.configs.result()
+    return {"machineconfigs": c.configs.id, "machineconfigpool": c.handle.id}
+
+
 async def a_lending_pool(stack: Stack) -> None:
     """A machine is lent to a config pool, and comes back."""
     pool = Pool(stack)
@@ -594,6 +621,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "worst-first-life": (a_control_planes_life, ("controlplane",)),
     "held-life": (a_control_planes_life, ("controlplane", "machine")),
     "configs-life": (a_machine_configs_life, ("machineconfigs", "machineconfigpool", "configrollout")),
+    "strays-life": (a_life_of_strays, ("machineconfigs", "machineconfigpool")),
     "lending-pool": (a_lending_pool, ("pool",)),
     "borrowing-pool": (a_borrowing_pool, ("machineconfigpool",)),
     "owned-life": (a_control_planes_life, ("machine",)),

@@ -102,11 +102,21 @@ async def test_a_config_is_applied_followed_held_and_taken_back(life: ConfigLife
     ]
     assert "configured" in await hostler(life, "apply", "-f", "-", stdin=text(changed))
     assert row(await hostler(life, "get", "mcp"), "worker")["PHASE"] == "Paused"
+    # What others have written stays, and is a conflict where the manifest says otherwise.
+    assert "machineconfigpool/worker unchanged" in await hostler(life, "apply", "-f", "-", stdin=text(pool))
+    going = config_pool("worker", maxUnavailable=2, paused=False)
+    said = await hostler(life, "apply", "-f", "-", stdin=text(going), code=1)
+    assert 'machineconfigpool worker: 1 conflict: conflict with "hostler-rollout" using' in said
+    assert "--force-conflicts takes it over" in said
+    said = await hostler(life, "diff", "-f", "-", "--force-conflicts", stdin=text(going), code=1)
+    assert said.splitlines() == ["machineconfigpool/worker configured", "  paused: true -> false"]
     assert await life.target() == first
 
     # A node that cannot take it: who it is, and what to do, is on the page.
     life.daemons.knob("worker-2", degrades=AllBut(first))
-    await hostler(life, "rollout", "resume", "mcp/worker")
+    said = await hostler(life, "apply", "-f", "-", "--force-conflicts", stdin=text(going))
+    assert "machineconfigpool/worker configured" in said
+    assert "is not paused" in await hostler(life, "rollout", "resume", "mcp/worker")
     second = await life.target(other_than=first)
     said = await hostler(life, "rollout", "status", "mcp/worker", "--timeout", "2m", code=1)
     assert "mcp/worker is blocked: ConfigNodesDegraded: " in said

@@ -176,6 +176,13 @@ def test_why_it_does_not_update(more: dict[str, Any], words: str) -> None:
     assert ("True" in [c["status"] for c in status["conditions"] if c["type"] == "Updating"]) is (not more)
 
 
+def test_a_rollout_that_stands_still_is_degraded_as_upstreams_is_after_an_hour() -> None:
+    found = status_of(look(config_nodes("V0>V1")), stalled="no node has finished since 09:00")["conditions"]
+    said = {c["type"]: (c["status"], c["reason"], c["message"]) for c in found}
+    assert said["Degraded"] == ("True", "ConfigRolloutStalled", "no node has finished since 09:00")
+    assert (said["NodeDegraded"][0], said["Updating"][0]) == ("False", "True")
+
+
 def test_degraded_names_the_node_and_its_reason() -> None:
     bad = config_nodes("V0>V1 degraded")[0]._replace(reason="disk full")
     assert message(status_of(look([bad])), "NodeDegraded") == (

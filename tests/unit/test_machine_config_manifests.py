@@ -10,7 +10,7 @@ import yaml
 from resources.machine_config.keys import API
 from resources.machine_config.objects import ConfigObject, MachineConfigPool
 from resources.manifests import Loaded, ManifestError, cluster_of, load_manifests
-from starter.sdk.machine_config.objects import changes, created
+from starter.sdk.machine_config.objects import created
 
 
 def load(kind: str, spec: Any, api: str = API, **meta: Any) -> Loaded:
@@ -131,18 +131,4 @@ def test_what_get_prints_can_be_applied_again() -> None:
         "kind": "MachineConfigPool",
         "metadata": {"name": "worker", "labels": {"a": "b"}},
         "spec": {"paused": True},
-    }
-    newer = {**whole, "spec": {**whole["spec"], "configuration": {"name": "rendered-worker-2"}}}  # type: ignore[dict-item]
-    assert changes(manifest, newer) == {}
-
-
-def test_only_what_changed_is_sent_and_what_is_gone_is_removed() -> None:
-    manifest = one("MachineConfig", {"config": {"a": {"b": 1}}, "kernelArguments": ["x"]}, labels={"l": "new"})
-    current = {
-        "metadata": {"name": "x", "labels": {"l": "old", "theirs": "stays"}},
-        "spec": {"config": {"a": {"b": 1, "c": 2}}, "fips": True},
-    }
-    assert changes(manifest, current) == {
-        "metadata": {"labels": {"l": "new"}},
-        "spec": {"config": {"a": {"c": None}}, "fips": None, "kernelArguments": ["x"]},
     }

@@ -23,7 +23,7 @@ from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
 from workflows.machine_class.holding import HeldNews
-from workflows.machine_config import configs, drains, loans
+from workflows.machine_config import configs, drains, loans, looks
 from workflows.machine_config import rollout as config_rollout
 from workflows.pool import gates, rollout
 from workflows.pool import workflow as pool
@@ -78,6 +78,10 @@ def without(phase: Any, phases: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(p for p in phases if p is not phase)
 
 
+async def _nothing(pool: Any) -> None:
+    pass
+
+
 BREAKS = {
     "machine-whole-life": (life, "BIRTH", without(create.create, life.BIRTH)),
     "machine-hot-life": (hot_update, "_due", lambda m: False),
@@ -95,6 +99,8 @@ BREAKS = {
     "machineconfigs-configs-life": (configs.MachineConfigsWorkflow, "_begin_watch", lambda self: None),
     "machineconfigpool-configs-life": (drains, "start", lambda pool: None),
     "configrollout-configs-life": (config_rollout.ConfigRolloutWorkflow, "publish", lambda self: None),
+    "machineconfigs-strays-life": (drains, "start", lambda owner: None),
+    "machineconfigpool-strays-life": (looks, "untaint", _nothing),
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
     "machineconfigpool-borrowing-pool": (loans, "_asked_again", lambda pool: workflow.now()),
     "pool-pool-in-turn": (gates, "_turn", lambda pool: None),

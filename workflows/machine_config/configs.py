@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of, watching
 from workflows.entity import NEVER, intent
+from workflows.machine_config import drains, strays
 from workflows.machine_config.details import configs_page
 from workflows.machine_config.entity import CallGivenUp, ConfigEntity
 from workflows.page import show
@@ -31,6 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.calls.machine_config import (
         ConfigNews,
         ConfigsCursor,
+        NodesNews,
         PoolBrief,
         StartPoolsInput,
         SyncInput,
@@ -73,6 +75,13 @@ class MachineConfigsWorkflow(ConfigEntity):
         await self.keep(self._live)
 
     @property
+    def cluster(self) -> str:
+        return self.s.name
+
+    def nudge(self) -> None:
+        self.no_later(strays.LOOK, workflow.now())
+
+    @property
     def ending(self) -> bool:
         return self.s.removed
 
@@ -81,12 +90,15 @@ class MachineConfigsWorkflow(ConfigEntity):
         await self.stand_still(unless=lambda: s.removed)
         s.living = []  # they are started again where somebody has ended them
         self.deadlines["sync"] = workflow.now()
+        if s.drains:
+            self.nudge()
         while not s.removed:
             try:
                 await self._turn()
             except CallGivenUp:
                 workflow.logger.debug("%s: a call was not waited for", workflow.info().workflow_id)
             if self.winding_up and not s.removed:
+                drains.stop(self)
                 await self._stop()
                 await self.renew()
         await self._leave()
@@ -96,12 +108,16 @@ class MachineConfigsWorkflow(ConfigEntity):
         self._begin_watch()
         if self.due("sync"):
             await self._sync()
+        if self.due(strays.LOOK):
+            await strays.look(self)
+        await drains.collect(self)
         await self.until(
             lambda: (
                 self.s.removed
                 or self.winding_up
                 or (self._watch is not None and self._watch.done())
-                or any(map(self.due, ("sync", "watch")))
+                or drains.are_over(self)
+                or any(map(self.due, ("sync", "watch", strays.LOOK)))
             ),
             NEVER,
         )
@@ -234,6 +250,8 @@ class MachineConfigsWorkflow(ConfigEntity):
         s = self.s
         s.waits = []
         self.deadlines.clear()
+        drains.stop(self)
+        s.drains = {}
         await self._stop()
         for name in sorted(s.pools):
             handle = workflow.get_external_workflow_handle(config_pool_id(s.name, name))
@@ -257,6 +275,12 @@ class MachineConfigsWorkflow(ConfigEntity):
         if s.changed_at is None:
             s.changed_at = workflow.now()
         self.no_later("sync", s.changed_at + s.render_delay)
+
+    @workflow.signal
+    def drains_asked(self, news: NodesNews) -> None:
+        """Nodes that may belong to no pool ask for a drain, or ask no longer: a look shows which."""
+        self.s.messages += 1
+        self.nudge()
 
     @workflow.signal
     def reachability(self, news: Reachability) -> None:

@@ -132,6 +132,11 @@ def configs_page(s: MachineConfigsState, phase: str) -> Markdown:
         for b in sorted(s.pools.values(), key=lambda b: b.name)[:LINES]
     ]
     lines += [items(pools)] if pools else []
+    asked = [
+        f"{name}, of no pool: {drain.wish}{f': {drain.blocker}' if drain.blocker else ''}"
+        for name, drain in sorted(s.drains.items())
+    ]
+    lines += [items(asked[:LINES])] if asked else []
     if s.troubles:
         lines += [plain("Troubles:"), items(f"{t.about}: {t.reason}: {t.message}" for t in s.troubles[:LINES])]
     lines += waits_of(s.waits, s.name, s.name, "cluster")

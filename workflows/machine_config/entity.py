@@ -6,6 +6,7 @@ Whatever is called can be repeated, and what it is to do is in state before: so 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,14 +20,22 @@ from workflows.signalling import SignallingEntity
 with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Wait
     from planners.waits import Tries, wait_after
+    from resources.calls.machine_config import ConfigDrainBlocked, ConfigDrainOutput
     from resources.fleet.state import FleetWait
     from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
+    from resources.names import workflow_queue
 
 P = TypeVar("P")
 R = TypeVar("R")
 RENEW_AFTER = 2000
 """The messages in one run: a pool hears of its nodes many times a minute while they update."""
 CALL_FAILED = "ConfigCallFailed"
+
+
+@dataclass
+class DrainCall:
+    wish: str
+    handle: workflow.ActivityHandle[ConfigDrainOutput]
 
 
 class CallGivenUp(Exception):
@@ -39,6 +48,8 @@ class ConfigEntity(SignallingEntity):
     def __init__(self, state: MachineConfigPoolState | MachineConfigsState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
+        self.drain_calls: dict[str, DrainCall] = {}
+        """Calls for drains and uncordons under way, by node."""
         self.failures = 0
         """Failures of calls, in a row."""
         self.failure: FleetWait | None = None
@@ -48,6 +59,33 @@ class ConfigEntity(SignallingEntity):
     def ending(self) -> bool:
         """Whether it is to end."""
         raise NotImplementedError
+
+    @property
+    def cluster(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def pool_name(self) -> str:
+        """The config pool whose nodes it looks after; "": those of none."""
+        return ""
+
+    @property
+    def in_client(self) -> str:
+        """The task queue of what only needs Temporal."""
+        return workflow_queue(self.s.queue_prefix)
+
+    def nudge(self) -> None:
+        """Has it look again at its nodes soon."""
+        raise NotImplementedError
+
+    @workflow.signal
+    def drain_blocked(self, news: ConfigDrainBlocked) -> None:
+        """What is in the way of a drain, for longer than one pass."""
+        self.s.messages += 1
+        drain = self.s.drains.get(news.node)
+        if drain is not None and drain.blocker != news.message:
+            self.s.drains[news.node] = drain._replace(blocker=news.message)
+            self.note_news("ConfigDrainBlocked", f"{news.node}: {news.message}")
 
     @property
     def winding_up(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.machine_config import drains, loans, story
+from workflows.machine_config.entity import ConfigEntity
 from workflows.machine_config.pool_entity import LOOK_OFTEN, LOOK_SELDOM, ConfigPoolEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -32,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.journal import Happening
     from resources.machine_config.node import ConfigNode
     from resources.machine_config.state import Reservation
-    from resources.machine_config.view import ConfigPoolView
+    from resources.machine_config.view import ConfigPoolView, MachineSelection
 
 R = TypeVar("R")
 SELECTED = timedelta(minutes=1)
@@ -42,6 +43,8 @@ BACKWARDS = timedelta(minutes=5)
 restored it from a backup, and its versions begin again from there."""
 AGAIN = timedelta(seconds=30)
 """When machines are looked up again that could not all be found."""
+FRESH_AT_END, STALLED_TOLD = "config-untaint-fresh", "config-stalled-condition"
+"""Patch markers."""
 KEPT = 1000
 """How many nodes a look names by request."""
 
@@ -63,7 +66,7 @@ async def look(pool: ConfigPoolEntity) -> None:
     made = pool.made = plan(observed, now)
     s.most = made.most
     pool.keep_waits(made.waits)
-    drains.take(pool, view)
+    drains.take(pool, view.nodes)
     steps = [*happenings]
     for step in made.steps:
         match step:
@@ -109,26 +112,35 @@ async def _read(pool: ConfigPoolEntity) -> ConfigPoolView | None:
     old = s.selected is None or workflow.now() - s.selected >= SELECTED
     if view.selections == s.selections and not (view.selections and old):
         return view
+    machines, trouble = await select(pool, view.selections)
+    if trouble:
+        pool.waits_only("MachinesNotFound", trouble)
+        pool.no_later("look", workflow.now() + AGAIN)
+        return None
+    s.machines = machines
+    s.selections, s.selected = view.selections, workflow.now()
+    return await _list(pool)
+
+
+async def select(entity: ConfigEntity, selections: Iterable[MachineSelection]) -> tuple[dict[str, str], str]:
+    """Which pools select a machine, by its name, with commas. Or why some machines are not known: their nodes might be
+    taken for another pool's."""
     machines: dict[str, list[str]] = {}
-    for selection in view.selections:
-        found = await pool.call(
+    for selection in selections:
+        found = await entity.call(
             ConfigActivities.select_machines,
-            SelectMachinesInput(cluster=s.cluster, selector=selection.selector, machine_set=selection.machine_set),
-            queue=pool.in_client,
+            SelectMachinesInput(cluster=entity.cluster, selector=selection.selector, machine_set=selection.machine_set),
+            queue=entity.in_client,
             summary=f"find the machines that pool {selection.pool} selects",
         )
         if found.trouble:
             words = f"the machines of pool {selection.pool}: {found.trouble}"
-            pool.note_news("MachinesNotFound", words)
-            if selection.selector is not None:  # some are not known: their nodes might be taken for another pool's
-                pool.waits_only("MachinesNotFound", words)
-                pool.no_later("look", workflow.now() + AGAIN)
-                return None
+            entity.note_news("MachinesNotFound", words)
+            if selection.selector is not None:
+                return {}, words
         for machine in found.machines:
             machines.setdefault(machine, []).append(selection.pool)
-    s.machines = {machine: ",".join(sorted(pools)) for machine, pools in machines.items()}
-    s.selections, s.selected = view.selections, workflow.now()
-    return await _list(pool)
+    return {machine: ",".join(sorted(pools)) for machine, pools in machines.items()}, ""
 
 
 async def _list(pool: ConfigPoolEntity) -> ConfigPoolView:
@@ -207,13 +219,34 @@ async def _give(pool: ConfigPoolEntity, step: GiveConfig) -> list[Happening]:
 
 
 async def untaint(pool: ConfigPoolEntity) -> None:
-    """Takes the taint off all nodes that had it at the last look or were given it then: their pool is gone."""
-    if pool.view is None or pool.view.pool is None:
-        return
-    target = pool.view.pool.target
-    nodes = tuple(n for n in pool.view.nodes if n.tainted or n.desired != target)
-    if nodes:
-        await _attempt(pool, _taint(pool, SetUpdateTaint(nodes, False), at_end=True))
+    """Takes the taint off the nodes that the pool leaves, whether or not this run has looked at them: nobody else would
+    do it."""
+    if workflow.patched(FRESH_AT_END):
+        await _attempt(pool, _untaint(pool))
+    elif pool.view is not None and pool.view.pool is not None:
+        target = pool.view.pool.target
+        nodes = tuple(n for n in pool.view.nodes if n.tainted or n.desired != target)
+        if nodes:
+            await _attempt(pool, _taint(pool, SetUpdateTaint(nodes, False), at_end=True))
+
+
+async def _untaint(pool: ConfigPoolEntity) -> None:
+    s = pool.s
+    found = await pool.call(
+        ConfigNodeActivities.read_tainted_nodes,
+        ReadPoolInput(cluster=s.cluster, pool=s.name, machines=s.machines),
+        queue=pool.in_cluster,
+        summary=f"look which nodes pool {s.name} leaves tainted",
+        at_end=True,
+    )
+    if found.nodes:
+        await pool.call(
+            ConfigNodeActivities.set_update_taints,
+            TaintInput(cluster=s.cluster, off=found.nodes),
+            queue=pool.in_cluster,
+            summary=f"take off {some(len(found.nodes), 'node')} the taint UpdateInProgress",
+            at_end=True,
+        )
 
 
 async def _taint(pool: ConfigPoolEntity, step: SetUpdateTaint, at_end: bool = False) -> None:
@@ -236,7 +269,10 @@ async def _tell(pool: ConfigPoolEntity, view: ConfigPoolView, steps: list[Happen
     s = pool.s
     assert view.pool is not None
     held = pool.held(workflow.now())
-    status = status_of(view, held.message if held is not None and s.news is not None else "")
+    stalled = next((w.message for w in s.waits if w.reason == "ConfigRolloutStalled"), "")
+    if stalled and not workflow.patched(STALLED_TOLD):
+        stalled = ""
+    status = status_of(view, held.message if held is not None and s.news is not None else "", stalled)
     if status == pool.status_told and not steps:
         return
     await pool.call(

@@ -22,7 +22,7 @@ from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
-    from resources.calls.machine_config import ConfigDrainBlocked, NodesNews, PoolBrief
+    from resources.calls.machine_config import NodesNews, PoolBrief
     from resources.cluster.news import ClusterNews
     from resources.fleet.lending import LendAnswer
     from resources.intents import Intent
@@ -140,14 +140,6 @@ class MachineConfigPoolWorkflow(ConfigPoolEntity):
         """An owner's answer to the request for one of its machines."""
         self.s.messages += 1
         loans.take(self, answer)
-
-    @workflow.signal
-    def drain_blocked(self, news: ConfigDrainBlocked) -> None:
-        self.s.messages += 1
-        drain = self.s.drains.get(news.node)
-        if drain is not None and drain.blocker != news.message:
-            self.s.drains[news.node] = drain._replace(blocker=news.message)
-            self.note_news("ConfigDrainBlocked", f"{news.node}: {news.message}")
 
     def _remove(self, intent: Intent) -> str:
         self.s.gone = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,21 +13,14 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Wait
     from planners.machine_config.pool import ObservedConfigPool
     from planners.machine_config.steps import ConfigPlan
-    from resources.calls.machine_config import ConfigDrainOutput
     from resources.machine_config.state import MachineConfigPoolState
     from resources.machine_config.view import ConfigPoolView
-    from resources.names import cluster_queue, workflow_queue
+    from resources.names import cluster_queue
 
 LOOK_SELDOM = timedelta(minutes=30)
 """The time between two looks where nobody says that anything has changed."""
 LOOK_OFTEN = timedelta(minutes=1)
 """The same while nodes are under way: the watch may have missed something."""
-
-
-@dataclass
-class DrainCall:
-    wish: str
-    handle: workflow.ActivityHandle[ConfigDrainOutput]
 
 
 class ConfigPoolEntity(ConfigEntity):
@@ -40,8 +32,6 @@ class ConfigPoolEntity(ConfigEntity):
         """The last look; None in a run that has not looked yet."""
         self.made: ConfigPlan | None = None
         """The plan that was made of it."""
-        self.drain_calls: dict[str, DrainCall] = {}
-        """Calls for drains and uncordons under way, by node."""
         self.status_told: dict[str, Any] | None = None
         """The status that this run wrote last."""
         self.news_told: object = None
@@ -55,14 +45,17 @@ class ConfigPoolEntity(ConfigEntity):
         return self.s.gone
 
     @property
+    def cluster(self) -> str:
+        return self.s.cluster
+
+    @property
+    def pool_name(self) -> str:
+        return self.s.name
+
+    @property
     def in_cluster(self) -> str:
         """The task queue of what is asked of the cluster."""
         return cluster_queue(self.s.cluster, self.s.queue_prefix)
-
-    @property
-    def in_client(self) -> str:
-        """The task queue of what only needs Temporal."""
-        return workflow_queue(self.s.queue_prefix)
 
     def nudge(self) -> None:
         """Looks again: at once, but not sooner after the last look than one pass takes."""

@@ -50,7 +50,9 @@ class Planner:
         classes: Classes,
         clusters: Clusters,
         cluster: str | None,
+        force: bool = False,
     ) -> None:
+        """`force`: fields of custom resources that others have are taken over."""
         self._connection = machines.connection
         self._settings = machines.settings
         self._clusters = clusters
@@ -61,7 +63,7 @@ class Planner:
         self._pools = PoolPlanner(workers.pools)
         self._workers = WorkerPoolPlanner(workers)
         self._control_planes = ControlPlanePlanner(control_planes)
-        self._configs = ConfigPlanner(clusters)
+        self._configs = ConfigPlanner(clusters, force)
 
     async def plan(self, loaded: Loaded) -> ApplyPlan:
         """Makes the plan. Raises Refused with everything that is wrong, one line each."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 from activities.kube.client import Kube, KubeError
 from activities.kube.looks import every_node
 from resources.machine_config.keys import API, CONFIG_KINDS, ConfigKind
 from resources.machine_config.node import ConfigNode, config_node
 from resources.machine_config.objects import ConfigError, ConfigObject, MachineConfigPool, Made
-from resources.merge_patch import merge_patch
 from resources.settings import Settings
-from starter.sdk.errors import HostlerError, NotFound
+from starter.sdk.errors import HostlerError, NotFound, Refused
 from starter.sdk.kube import connect_cluster, explained, soon
 from starter.sdk.machine_config.difference import differences
 from starter.sdk.results import Json, Verb
 from starter.sdk.spelling import did_you_mean
 
-CONFLICTS = 3
-"""Writes of one object before a conflict with another writer is given up."""
+MANAGER, PAUSER = "hostler", "hostler-rollout"
+"""Who owns what `apply` writes, and who spec.paused after `rollout pause`: as kubectl and kubectl-rollout are apart."""
 OURS = ("configuration",)
 """Fields of a pool's spec that rendering writes: `get -o yaml` prints them, and `apply` leaves them as they are."""
 BY_KIND = {of.kind: of for of in CONFIG_KINDS}
@@ -28,6 +29,17 @@ BY_KIND = {of.kind: of for of in CONFIG_KINDS}
 def path_of(of: ConfigKind, name: str = "") -> str:
     """Where the API server has the objects of a kind, or one of them."""
     return f"/apis/{API}/{of.plural}" + (f"/{name}" if name else "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What applying a manifest does."""
+
+    verb: Verb
+    lines: list[str] = field(default_factory=list)
+    """What changes in the object."""
+    owned: bool = False
+    """Whether it is applied already, so that nothing is to be sent."""
 
 
 class ConfigObjects:
@@ -48,13 +60,13 @@ class ConfigObjects:
             except KubeError as e:
                 raise self._unserved(of, e) from None
         # Those of a list come without the two.
-        return [{"apiVersion": API, "kind": of.kind, **item} for item in found["items"]]
+        return [{"apiVersion": API, "kind": of.kind, **_shown(item)} for item in found["items"]]
 
     async def get(self, of: ConfigKind, name: str) -> Json:
         """One by name. Raises NotFound, with the name that may be meant."""
         with explained(self._kube):
             try:
-                return await soon(self._kube, self._kube.get(path_of(of, name)))
+                return _shown(await soon(self._kube, self._kube.get(path_of(of, name))))
             except KubeError as e:
                 if e.status != 404:
                     raise
@@ -81,40 +93,43 @@ class ConfigObjects:
 
     # -- write --------------------------------------------------------------------------------------------------------
 
-    async def compare(self, manifest: ConfigObject) -> tuple[Verb, list[str]]:
-        """What `write` would do, and what changes, in lines."""
+    async def compare(self, manifest: ConfigObject, force: bool = False) -> Comparison:
+        """What `write` would do: the API server says it (a dry run), so that it also says what it refuses. Raises
+        Refused where somebody else has a field that the manifest would change."""
         current = await self._current(manifest)
+        after = await self._apply(manifest, force, dry_run=True)
         if current is None:
-            return Verb.CREATED, []
-        patch = changes(manifest, current)
-        if not patch:
-            return Verb.UNCHANGED, []
-        meta = [f"metadata.{part}: {', '.join(sorted(more))}" for part, more in patch.get("metadata", {}).items()]
-        has = {key: value for key, value in (current.get("spec") or {}).items() if key not in _ours(manifest)}
-        return Verb.CONFIGURED, [*meta, *differences(has, created(manifest)["spec"])]
+            return Comparison(Verb.CREATED)
+        has, meta = (current.get(part) or {} for part in ("spec", "metadata"))
+        lines = [
+            f"metadata.{part}: {', '.join(keys)}"
+            for part in ("labels", "annotations")
+            if (keys := _changed(meta.get(part) or {}, after["metadata"].get(part) or {}))
+        ]
+        lines += differences(has, after.get("spec") or {})
+        if not lines:
+            return Comparison(Verb.UNCHANGED, owned=_owned(current) == _owned(after))
+        return Comparison(Verb.CONFIGURED, lines)
 
-    async def write(self, manifest: ConfigObject) -> Verb:
-        """Makes it so: the spec becomes the manifest's, but for what Hostler itself writes there; labels and
-        annotations of others stay. Safe to repeat."""
+    async def write(self, manifest: ConfigObject, force: bool = False) -> None:
+        """Makes it so: fields of the manifest become as it says, and those that it had when it was applied last, and no
+        longer has, go. What others have written stays, as does what Hostler itself writes. Safe to repeat. Raises what
+        `compare` raises."""
+        await self._apply(manifest, force)
+
+    async def _apply(self, manifest: ConfigObject, force: bool, dry_run: bool = False) -> Json:
         of = manifest.KIND
-        for _ in range(CONFLICTS):
-            current = await self._current(manifest)
-            with explained(self._kube):
-                try:
-                    if current is None:
-                        await soon(self._kube, self._kube.create(path_of(of), created(manifest)))
-                        return Verb.CREATED
-                    if not (patch := changes(manifest, current)):
-                        return Verb.UNCHANGED
-                    # What is removed was computed from what was read: without its version, old news would remove what
-                    # another writer has just added.
-                    patch.setdefault("metadata", {})["resourceVersion"] = current["metadata"]["resourceVersion"]
-                    await soon(self._kube, self._kube.merge_patch(path_of(of, manifest.name), patch))
-                    return Verb.CONFIGURED
-                except KubeError as e:
-                    if e.status != 409:
-                        raise
-        raise HostlerError(f"{of.singular} {manifest.name}: somebody else keeps changing it; apply again")
+        call = self._kube.apply(path_of(of, manifest.name), created(manifest), MANAGER, force=force, dry_run=dry_run)
+        with explained(self._kube):
+            try:
+                return await soon(self._kube, call)
+            except KubeError as e:
+                if e.status != 409 or force:
+                    raise
+                raise Refused(
+                    f"{of.singular} {manifest.name}: {e.message.removeprefix('Apply failed with ')}\n"
+                    "what can be done: write what the field has, or leave it out; --force-conflicts takes it over"
+                ) from None
 
     async def pause(self, name: str, paused: bool) -> bool:
         """Sets spec.paused of a MachineConfigPool; False where it was so already."""
@@ -124,8 +139,8 @@ class ConfigObjects:
         if bool((found.get("spec") or {}).get("paused")) == paused:
             return False
         with explained(self._kube):
-            patch = {"spec": {"paused": paused}}
-            await soon(self._kube, self._kube.merge_patch(path_of(MACHINE_CONFIG_POOL, name), patch))
+            patch, path = {"spec": {"paused": paused}}, path_of(MACHINE_CONFIG_POOL, name)
+            await soon(self._kube, self._kube.merge_patch(path, patch, fieldManager=PAUSER))
         return True
 
     async def delete(self, of: ConfigKind, name: str) -> None:
@@ -181,18 +196,19 @@ def created(manifest: ConfigObject) -> Json:
     return {"apiVersion": given["apiVersion"], "kind": given["kind"], "metadata": kept, "spec": spec}
 
 
-def changes(manifest: ConfigObject, current: Json) -> Json:
-    """The merge patch from an object to what its manifest says; empty where there is nothing to do."""
-    wanted, meta = created(manifest), current["metadata"]
-    found: Json = {}
-    for part in ("labels", "annotations"):
-        has, given = meta.get(part) or {}, wanted["metadata"].get(part) or {}
-        if more := {key: value for key, value in given.items() if has.get(key) != value}:
-            found.setdefault("metadata", {})[part] = more
-    has = {key: value for key, value in (current.get("spec") or {}).items() if key not in _ours(manifest)}
-    if spec := merge_patch(has, wanted["spec"]):
-        found["spec"] = spec
-    return found
+def _shown(found: Json) -> Json:
+    """The object without what says who has written which field: as kubectl shows it."""
+    return {**found, "metadata": {k: v for k, v in found["metadata"].items() if k != "managedFields"}}
+
+
+def _changed(before: Json, after: Json) -> list[str]:
+    return sorted(key for key in {**before, **after} if before.get(key) != after.get(key))
+
+
+def _owned(obj: Json) -> Any:
+    """The fields that are known as applied by Hostler."""
+    managers = obj["metadata"].get("managedFields") or ()
+    return [m.get("fieldsV1") for m in managers if (m.get("manager"), m.get("operation")) == (MANAGER, "Apply")]
 
 
 def _ours(manifest: ConfigObject) -> tuple[str, ...]:

@@ -149,3 +149,37 @@ async def test_the_group_has_the_four_kinds_and_no_status_of_a_machine_config(se
         *("kubeletconfigs", "kubeletconfigs/status", "controllerconfigs", "controllerconfigs/status"),
     }
     assert GROUP in {g["name"] for g in (await served.get("/apis"))["groups"]}
+
+
+async def test_server_side_apply_knows_whose_a_field_is(served: KubeTarget) -> None:
+    """As `hostler apply` uses it: what its manifest no longer has goes, what others have written stays, and a field at
+    another value is a conflict that names its owner."""
+    path = f"{POOLS}/ssa"
+
+    async def apply(manager: str, spec: Obj, **query: str) -> tuple[int, Obj]:
+        body = {"apiVersion": API, "kind": "MachineConfigPool", "metadata": {"name": "ssa"}, "spec": spec}
+        query = {"fieldManager": manager, **query}
+        answer = await served.call("PATCH", path, body, content_type="application/apply-patch+yaml", **query)
+        return answer.status, answer.body
+
+    nodes, machines = ({field: {"matchLabels": {"a": "b"}}} for field in ("nodeSelector", "machineSelector"))
+    status, _ = await apply("a", {**nodes, "paused": True}, dryRun="All")
+    assert (status, (await served.call("GET", path)).status) == (201, 404)
+    status, first = await apply("a", {**nodes, "paused": True, "maxUnavailable": 2})
+    assert (status, first["spec"]) == (201, {**nodes, "paused": True, "maxUnavailable": 2})
+    status, again = await apply("a", {**nodes, "paused": True, "maxUnavailable": 2})
+    assert (status, again["metadata"]["resourceVersion"]) == (200, first["metadata"]["resourceVersion"])
+    # Another one's apply, and another one's patch.
+    status, said = await apply("b", {"paused": False})
+    assert (status, said["message"]) == (409, 'Apply failed with 1 conflict: conflict with "a": .spec.paused')
+    status, said = await apply("b", {"paused": False}, force="true")
+    assert (status, said["spec"]["paused"]) == (200, False)
+    await served.call("PATCH", path, {"spec": {"maxUnavailable": 3}}, content_type=MERGE, fieldManager="c")
+    status, said = await apply("a", {**nodes, "maxUnavailable": 2})
+    assert status == 409
+    assert f'conflict with "c" using {API}: .spec.maxUnavailable' in said["message"]
+    assert [c["field"] for c in said["details"]["causes"]] == [".spec.maxUnavailable"]
+    # One way to choose nodes takes the other's place as a whole; what b and c have written stays.
+    status, said = await apply("a", machines)
+    assert (status, said["spec"]) == (200, {**machines, "paused": False, "maxUnavailable": 3})
+    await served.delete(path)
