@@ -276,6 +276,9 @@ def test_what_somebody_must_look_after_is_first_while_no_node_makes_progress() -
     bad, busy, rest = config_nodes("V0>V1 degraded", "V0>V1", "V0=V0")
     assert reasons(planned([bad, rest], 1)) == ["ConfigNodesDegraded", "NodesUpdating"]
     assert reasons(planned([bad, busy, rest], 2)) == ["NodesUpdating", "ConfigNodesDegraded"]
+    silent = config_node("x", "")
+    assert reasons(planned([silent, rest], 1)) == ["ConfigNodesSilent", "NodesUpdating"]
+    assert reasons(planned([silent, busy, rest], 2)) == ["NodesUpdating", "ConfigNodesSilent"]
 
 
 def test_a_rollout_that_stands_still_says_so() -> None:
