@@ -162,9 +162,10 @@ def _patient(waits: Sequence[Waiting], subject: str) -> Finding:
 
 
 def counted(waits: Iterable[Waiting]) -> str:
-    """`2 machines and 1 pool`."""
+    """`2 machines, 1 pool and 1 class`. At least one."""
     things = {(w.kind, w.name) for w in waits}
-    return " and ".join(_many(kind, n) for kind in PLURAL if (n := sum(k == kind for k, _ in things)))
+    *others, last = [_many(kind, n) for kind in PLURAL if (n := sum(k == kind for k, _ in things))]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 PLURAL = {
