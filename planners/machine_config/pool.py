@@ -141,7 +141,7 @@ def _always(observed: ObservedConfigPool) -> list[Wait]:
     facts, view, waits = observed.facts, observed.view, []
     bad = [f"{n.name} ({n.reason or n.state})" for n in view.nodes if n.state.failed]
     if bad:
-        words = f"{some(view.counts.degraded, 'node')} cannot apply their config: {named(bad)}"
+        words = f"{some(view.counts.degraded, 'node')} cannot apply the config: {named(bad)}"
         waits.append(Wait("ConfigNodesDegraded", words))
     if facts.render_trouble:
         waits.append(Wait("RenderDegraded", f"the newest config cannot be rendered: {facts.render_trouble}"))
