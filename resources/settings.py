@@ -7,7 +7,6 @@ TEMPORAL_*; what `temporal` says here only applies where those are silent.
 from __future__ import annotations
 
 import os
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -26,7 +25,7 @@ from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.section import Section
 from resources.spelling import did_you_mean
 from resources.timings import Timings
-from resources.variables import strange
+from resources.variables import PREFIX, strange
 
 SETTINGS_VARIABLE = "HOSTLER_SETTINGS"
 PLACES = (Path(".hostler/settings.yaml"), Path("~/.config/hostler/settings.yaml"))
@@ -183,7 +182,7 @@ class Settings(BaseSettings):
     camelCase is translated on loading."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HOSTLER_",
+        env_prefix=PREFIX,
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
@@ -285,7 +284,7 @@ def load_settings(path: Path | None = None) -> Settings:
     try:
         return Settings(**_by_name(Settings, content))
     except ValidationError as e:
-        lines = [f"{_place(path, file)}: {_dotted(path)}: {words}" for path, words in faults(e, Settings)]
+        lines = [f"{_place(path, file, content)}: {_dotted(path)}: {words}" for path, words in faults(e, Settings)]
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -294,10 +293,26 @@ def _dotted(path: tuple[str, ...]) -> str:
     return "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in path).lstrip(".")
 
 
-def _place(path: tuple[str, ...], file: Path | None) -> str:
-    """Where a field was set: a variable wins over the file."""
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "__".join(path))
-    given = {v.upper() for v in os.environ}
-    parts = f"HOSTLER_{name.upper()}".split("__")
-    variable = next((v for i in range(len(parts), 0, -1) if (v := "__".join(parts[:i])) in given), None)
-    return variable or str(file or "HOSTLER_* variables")
+def _place(path: tuple[str, ...], file: Path | None, content: dict[str, Any]) -> str:
+    """Where a field was set: a variable wins over the file, and so does one for a field below where the file has
+    nothing."""
+    wanted = [_plain(step) for step in path]
+    given = {
+        v: [_plain(step) for step in v[len(PREFIX) :].split("__")] for v in os.environ if v.upper().startswith(PREFIX)
+    }
+    above = [v for v, steps in given.items() if steps == wanted[: len(steps)]]
+    below = [] if _has(content, path) else [v for v, steps in given.items() if steps[: len(wanted)] == wanted]
+    return max(above, key=len, default="") or min(below, default="") or str(file or "HOSTLER_* variables")
+
+
+def _plain(step: str) -> str:
+    """A step of a path as it is compared: `maxSurge`, `max_surge` and `MAXSURGE` are one."""
+    return step.replace("_", "").lower()
+
+
+def _has(content: Any, path: tuple[str, ...]) -> bool:
+    for step in path:
+        if not isinstance(content, dict) or step not in content:
+            return False
+        content = content[step]
+    return True

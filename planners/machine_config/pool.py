@@ -141,7 +141,7 @@ def _always(observed: ObservedConfigPool) -> list[Wait]:
     facts, view, waits = observed.facts, observed.view, []
     bad = [f"{n.name} ({n.reason or n.state})" for n in view.nodes if n.state.failed]
     if bad:
-        words = f"{some(view.counts.degraded, 'node')} cannot apply their config: {named(bad)}"
+        words = f"{some(view.counts.degraded, 'node')} cannot apply the config: {named(bad)}"
         waits.append(Wait("ConfigNodesDegraded", words))
     if facts.render_trouble:
         waits.append(Wait("RenderDegraded", f"the newest config cannot be rendered: {facts.render_trouble}"))
@@ -183,8 +183,10 @@ def _taken(observed: ObservedConfigPool) -> bool:
 
 
 def _in_order(observed: ObservedConfigPool, going: list[Wait], always: list[Wait]) -> list[Wait]:
-    """The one that a person must look at first: while no node makes progress, what somebody has to look after."""
-    progress = observed.view.counts.busy or any(not r.failed for r in observed.reservations.values())
+    """The one that a person must look at first: while no node makes progress, what somebody has to look after.
+    A node without a daemon takes a place, and makes none."""
+    busy = any(of.busy(n) and of.managed(n) for n in observed.view.nodes)
+    progress = busy or any(not r.failed for r in observed.reservations.values())
     return [*going, *always] if progress else [*always, *going]
 
 

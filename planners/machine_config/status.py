@@ -71,7 +71,7 @@ def _conditions(view: ConfigPoolView, held: str, stalled: str) -> list[dict[str,
     assert facts is not None
     done = complete(facts, c)
     who = [f"node {n.name} reports: {n.reason or n.state}" for n in view.nodes if n.state.failed]
-    bad = f"{some(c.degraded, 'node')} cannot apply their config; {named(who)}" if c.degraded else ""
+    bad = f"{some(c.degraded, 'node')} cannot apply the config; {named(who)}" if c.degraded else ""
     trouble = "; ".join(filter(None, [bad, facts.render_trouble, stalled]))
     why = "ConfigRolloutStalled" if trouble == stalled else "SeeMessage"
     going = not (done or facts.paused or held or facts.refused or not facts.target)

@@ -40,9 +40,9 @@ LEAVING: dict[str, Reason] = {
         see="`hostler describe controlplane --cluster {cluster}` says what its index waits for.",
         by_itself="The control plane makes another machine, and lets this one go once that is ready.",
         do=(
-            "`hostler describe controlplane --cluster {cluster}` says what its index waits for. `hostler delete "
-            "machine {pool} --force` waits for no other machine, at the risk of etcd. If the control plane's workflow "
-            "is gone, apply its manifest again."
+            "Nothing while the control plane gets on: `hostler describe controlplane --cluster {cluster}` says what "
+            "its index waits for. `hostler delete machine {pool} --force` waits for no other machine, at the risk of "
+            "etcd. If the control plane's workflow is gone, apply its manifest again."
         ),
         worry="After the creation deadline of a machine: then its replacement does not come about.",
     ),

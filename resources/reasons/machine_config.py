@@ -19,7 +19,7 @@ CONFIG_WAITS: dict[str, Reason] = {
         "The pool's spec.paused is true, so nothing is rendered for it and no node begins.",
         see=_POOL,
         by_itself="A node that is under way finishes. Nothing else happens until it is resumed.",
-        do="Set spec.paused to false when its nodes may change: `kubectl edit machineconfigpool {name}`.",
+        do="When its nodes may change: `hostler rollout resume mcp/{name} --cluster {cluster}`.",
         worry="Never by itself, but certificates that a config renews grow old meanwhile.",
     ),
     "ConfigPoolRefused": Reason(

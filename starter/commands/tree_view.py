@@ -46,6 +46,7 @@ class Ailment(NamedTuple):
 
 
 NONE = Ailment("")
+UNHEARD = "it did not answer in time, so this is what lists know of it; look again, then see hostler doctor"
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def _pool(seen: TreeFacts, pool: PoolFacts, everything: bool) -> Twig:
             twigs.append(Twig(_revision(revision, s), ready=f"{running}/{len(by_revision[revision])}", twigs=below))
         else:  # the pool has not said of which revision they are
             twigs += below
-    return Twig(f"pool/{listed.name}", listed.phase, ready, _of_owner(listed, pool.no_answer), twigs)
+    return Twig(f"pool/{listed.name}", listed.phase, ready, _of_owner(listed, _silence(seen, pool)), twigs)
 
 
 def _config_pool(of: ConfigPoolShown) -> Twig:
@@ -208,7 +209,7 @@ def _control_plane(seen: TreeFacts, found: ControlPlaneFacts) -> Twig:
     of = {m.name: m for m in seen.machines if m.pool == CONTROL_PLANE}
     if s is None:
         twigs = _machines(seen, list(of.values()), {}, everything=True)
-        return Twig(CONTROL_PLANE, listed.phase, ailment=_of_owner(listed, found.no_answer), twigs=twigs)
+        return Twig(CONTROL_PLANE, listed.phase, ailment=_of_owner(listed, _silence(seen, found)), twigs=twigs)
     indexes = [_index(seen, index, of) for index in s.indexes]
     return Twig(CONTROL_PLANE, listed.phase, f"{s.ready}/{s.replicas}", _of_owner(listed, ""), indexes)
 
@@ -250,6 +251,11 @@ def _of(seen: TreeFacts, pool: PoolFacts) -> list[MachineSummary]:
 def _revision(revision: int, s: PoolSummary | None) -> str:
     newest = " (newest)" if s and revision == s.revision else ""
     return f"revision {revision}{newest}"
+
+
+def _silence(seen: TreeFacts, owner: PoolFacts | ControlPlaneFacts) -> str:
+    """Why an owner of machines has no numbers. Where its cluster's workflow does not answer either, that says why."""
+    return owner.no_answer or ("" if seen.cluster.no_answer else UNHEARD)
 
 
 def _of_owner(listed: FleetListed[Any], no_answer: str) -> Ailment:

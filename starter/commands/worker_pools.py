@@ -113,6 +113,9 @@ async def page(client: HostlerClient, name: str, now: datetime) -> list[str]:
     header = ("ZONE", "POOL", "AVAILABLE", "PHASE", "CLASS")
     lines = fields(pairs)
     lines += ["", "Zones:", *(f"  {line}" for line in Table(header).lines(rows))]
+    waiting = next((zone for zone in found.zones if zone.state.waits), None)
+    if waiting is not None:
+        lines += await _first_machine(client, waiting, found.cluster, now)
     waits = [
         (zone.zone or zone.name, age(now - wait.since), wait.reason, wait.message)
         for zone in found.zones
@@ -124,7 +127,19 @@ async def page(client: HostlerClient, name: str, now: datetime) -> list[str]:
     if unused := found.unused:
         names = ", ".join(c.name for c in unused)
         lines += ["", f"Classes that nobody uses any longer, deleted by the next apply: {names}"]
-    return [*lines, "", f"More of a zone: hostler describe pool {found.zones[0].name}"]
+    more = waiting or found.zones[0]
+    return [*lines, "", f"More of a zone: hostler describe pool {more.name} --cluster {found.cluster}"]
+
+
+async def _first_machine(client: HostlerClient, zone: ZoneFound, cluster: str, now: datetime) -> list[str]:
+    """The machine of a zone that a person should look at first, where something is wrong with it: the reason why its
+    pool waits is there."""
+    from starter.commands.pool_page import trouble
+
+    pool = await client.pools.describe(zone.name, cluster=cluster)
+    if pool.trouble is None or pool.summary is None or not pool.trouble.grave:
+        return []
+    return trouble(pool.trouble, now, pool.summary)
 
 
 def advice(found: WorkerPoolFound) -> list[str]:

@@ -1,5 +1,5 @@
-"""What waits for a person: machines, pools with their rollouts, the control plane, and classes, each by the reason that
-it gives.
+"""What waits for a person: machines, pools with their rollouts, the control plane, config pools, and classes, each by
+the reason that it gives.
 
 The registry says of each reason whether somebody has to act (`resources.reasons`); what goes on by itself is shown once
 it takes long.
@@ -33,6 +33,8 @@ from starter.sdk.machines.records import machines_of
 BUDGET = "blocked by "
 """Words of a drain that a disruption budget is in the way of: somebody may have to change it."""
 BLOCKED = "DrainBlocked"
+CONFIG_POOL = "mcp"
+"""The word for a config pool in commands, of one and of several."""
 NOT_YET = "NodeNotReady"
 """What is usual of a Node for as long as its machine comes up, and trouble of one that was Running."""
 LISTED = 500
@@ -59,7 +61,7 @@ OF_ROLLOUTS = {
 @dataclass(frozen=True)
 class Waiting:
     kind: str
-    """machine, pool, controlplane or class: the word for commands."""
+    """machine, pool, controlplane, mcp or class: the word for commands."""
     name: str
     reason: str
     message: str = ""
@@ -118,6 +120,7 @@ async def look(client: HostlerClient, cluster: str, served: bool) -> list[Waitin
         return [
             *await _machines(client, cluster, numbers if served else None),
             *_of_owners(owners),
+            *await _config_pools(client, cluster),
             *await _classes(client, cluster, served),
         ]
 
@@ -159,12 +162,19 @@ def _patient(waits: Sequence[Waiting], subject: str) -> Finding:
 
 
 def counted(waits: Iterable[Waiting]) -> str:
-    """`2 machines and 1 pool`."""
+    """`2 machines, 1 pool and 1 class`. At least one."""
     things = {(w.kind, w.name) for w in waits}
-    return " and ".join(_many(kind, n) for kind in PLURAL if (n := sum(k == kind for k, _ in things)))
+    *others, last = [_many(kind, n) for kind in PLURAL if (n := sum(k == kind for k, _ in things))]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-PLURAL = {"machine": "machines", "pool": "pools", CONTROL_PLANE.word: "controlplanes", "class": "classes"}
+PLURAL = {
+    "machine": "machines",
+    "pool": "pools",
+    CONTROL_PLANE.word: "controlplanes",
+    CONFIG_POOL: "mcp",
+    "class": "classes",
+}
 
 
 def _many(kind: str, count: int) -> str:
@@ -268,6 +278,17 @@ def _of_owners(owners: Mapping[Owner, FleetListed[Any]]) -> list[Waiting]:
             found += [Waiting(owner.word, owner.name, of.reason)] if of.reason else []
         else:
             found += [Waiting(owner.word, owner.name, w.reason, w.message, w.since) for w in of.summary.waits]
+    return found
+
+
+async def _config_pools(client: HostlerClient, cluster: str) -> list[Waiting]:
+    """All that each of them waits for; what lists show of one that does not answer."""
+    found = []
+    for pool in await client.config_pools.states(cluster=cluster):
+        if pool.state is None:
+            found += [Waiting(CONFIG_POOL, pool.name, pool.reason)] if pool.reason else []
+        else:
+            found += [Waiting(CONFIG_POOL, pool.name, w.reason, w.message, w.since) for w in pool.state.waits]
     return found
 
 

@@ -70,7 +70,7 @@ async def test_rolled_back_past_a_node_that_fails(configs: Configs) -> None:
     configs.put(*old_nodes(3))
     configs.degrades = {"n0"}
     await configs.start()
-    assert await configs.waits("ConfigNodesDegraded") == "1 node cannot apply their config: n0 (disk full)"
+    assert await configs.waits("ConfigNodesDegraded") == "1 node cannot apply the config: n0 (disk full)"
     await phase(configs, "Degraded")
     assert (await configs.state()).reservations["n0"].failed
     configs.pool("v0", maxUnavailable=1)

@@ -269,13 +269,16 @@ def test_what_somebody_must_look_after_is_said_in_any_case() -> None:
     bad = config_nodes("V0>V1 degraded")[0]._replace(reason="disk full")
     made = planned([bad, config_node("x", "")], 1, paused=True)
     assert reasons(made) == ["ConfigPoolPaused", "ConfigNodesDegraded", "ConfigNodesSilent"]
-    assert words(made, "ConfigNodesDegraded") == "1 node cannot apply their config: n0 (disk full)"
+    assert words(made, "ConfigNodesDegraded") == "1 node cannot apply the config: n0 (disk full)"
 
 
 def test_what_somebody_must_look_after_is_first_while_no_node_makes_progress() -> None:
     bad, busy, rest = config_nodes("V0>V1 degraded", "V0>V1", "V0=V0")
     assert reasons(planned([bad, rest], 1)) == ["ConfigNodesDegraded", "NodesUpdating"]
     assert reasons(planned([bad, busy, rest], 2)) == ["NodesUpdating", "ConfigNodesDegraded"]
+    silent = config_node("x", "")
+    assert reasons(planned([silent, rest], 1)) == ["ConfigNodesSilent", "NodesUpdating"]
+    assert reasons(planned([silent, busy, rest], 2)) == ["NodesUpdating", "ConfigNodesSilent"]
 
 
 def test_a_rollout_that_stands_still_says_so() -> None:

@@ -186,7 +186,7 @@ def test_a_rollout_that_stands_still_is_degraded_as_upstreams_is_after_an_hour()
 def test_degraded_names_the_node_and_its_reason() -> None:
     bad = config_nodes("V0>V1 degraded")[0]._replace(reason="disk full")
     assert message(status_of(look([bad])), "NodeDegraded") == (
-        "1 node cannot apply their config; node n0 reports: disk full"
+        "1 node cannot apply the config; node n0 reports: disk full"
     )
 
 

@@ -12,8 +12,11 @@ from planners.control_plane.view import Host, Observed
 from resources.control_plane.spec import ControlPlaneSpec, State, UpdateStrategy
 from resources.control_plane.state import ControlPlaneState, SetCondition
 from resources.fleet.member import Member
+from resources.fleet.revision import Pace
+from resources.fleet.state import FleetWait
 from resources.machine.placement import Placement
 from resources.machine.state import Phase
+from workflows.control_plane.details import details
 
 NOW = datetime(2026, 3, 1, 3, tzinfo=UTC)
 
@@ -97,3 +100,15 @@ def test_numbers_and_indexes() -> None:
         "Progressing": (True, "NeedsUpdateReplicas", since),
     }
     assert found.degraded is None
+
+
+def test_its_page_says_what_the_cloud_said_of_new_machines() -> None:
+    """The wait for a replacement takes its time; why it does not come is what the cloud has said."""
+    full = Pace(reason="OutOfCapacity", message="RunInstances: InsufficientInstanceCapacity")
+    wait = FleetWait(reason="ReplacementComing", message="cp-1 is not ready", since=NOW)
+    shown = details(state(pace=full, waits=[wait]), observed(old()))
+    said = "New machines failed last by **OutOfCapacity**: RunInstances: InsufficientInstanceCapacity"
+    assert said in shown
+    assert shown.index(said) < shown.index("**ReplacementComing** since")
+    told = wait.model_copy(update={"message": f"backs off: {full.message}"})
+    assert "failed last" not in details(state(pace=full, waits=[told]), observed(old()))

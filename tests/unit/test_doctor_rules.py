@@ -20,6 +20,8 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse, ListWor
 from temporalio.service import RPCError, RPCStatusCode
 
 import worker
+from resources.fleet.state import FleetWait
+from resources.machine_config.state import MachineConfigPoolState
 from resources.queues import Queue
 from resources.settings import Settings
 from starter.commands import nodes
@@ -30,6 +32,7 @@ from starter.doctor.findings import Finding, Level, by_gravity, ok, problem, ver
 from starter.doctor.waiting import Waiting
 from starter.sdk import kube as sdk_kube
 from starter.sdk.errors import Unreachable
+from starter.sdk.machine_config.results import ConfigPoolShown
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -90,6 +93,27 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
 )
 def test_who_has_to_act(wait: Waiting, level: Level | None) -> None:
     assert [f.level for f in said(wait)] == ([] if level is None else [level])
+
+
+async def test_config_pools_are_looked_at_too() -> None:
+    """By what each says; one that does not answer, by what lists show of it."""
+    wait = FleetWait(reason="ConfigNodesDegraded", message="1 node: disk full", since=NOW)
+    pools = [
+        ConfigPoolShown("infra", "Paused", "ConfigPoolPaused", None),
+        ConfigPoolShown("master", "Updated", "", None),
+        ConfigPoolShown("worker", "Degraded", wait.reason, MachineConfigPoolState(name="worker", waits=[wait])),
+    ]
+
+    async def states(**_: Any) -> list[ConfigPoolShown]:
+        return pools
+
+    client: Any = SimpleNamespace(config_pools=SimpleNamespace(states=states))
+    degraded, paused = said(*await waiting._config_pools(client, "prod"))
+    assert degraded.level is Level.PROBLEM
+    assert degraded.message.startswith("ConfigNodesDegraded: mcp worker, since ")
+    assert degraded.remedy.endswith("More: `hostler describe mcp worker --cluster prod`")
+    assert paused.level is Level.WARNING
+    assert "`hostler rollout resume mcp/infra --cluster prod`" in paused.remedy
 
 
 def test_what_waits_by_itself_is_counted_and_stands_in_the_verdict() -> None:

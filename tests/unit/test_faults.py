@@ -51,6 +51,17 @@ def test_each_wrong_field_has_a_line_and_a_variable_is_named(tmp_path: Path, mon
     ]
 
 
+def test_a_variable_with_a_field_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of a variable's names are apart, MACHINE_CONFIGS; the file is not to blame for one where they are
+    not."""
+    monkeypatch.setenv("HOSTLER_CLUSTERS__DEMO__MACHINECONFIGS__ENABLED", "true")
+    assert said(tmp_path, "clusters: {demo: {}}") == (
+        "HOSTLER_CLUSTERS__DEMO__MACHINECONFIGS__ENABLED: clusters.demo.machineconfigs: there is no such field; "
+        "did you mean machineConfigs?"
+    )
+    assert said(tmp_path, "clusters: {demo: {machineconfigs: {}}}").startswith("clusters.demo.machineconfigs:")
+
+
 def test_a_cluster_that_is_not_in_the_settings() -> None:
     with pytest.raises(SettingsError, match=r"'dmeo' is not in the settings; .*: demo, other; did you mean demo\?"):
         Settings(clusters={"demo": {}, "other": {}}).cluster("dmeo")

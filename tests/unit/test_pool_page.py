@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from cli import class_yaml
@@ -20,10 +21,12 @@ from resources.owner import Owner
 from resources.pool.intents import PoolSummary
 from resources.pool.manifest import MachineDeployment
 from resources.pool.state import Gate, PoolState, Rollout
+from starter.commands import worker_pools
 from starter.commands.describe import pool_lines
 from starter.sdk.fleet.trouble import MachineTrouble, first_of
 from starter.sdk.pools.results import PoolDescription, PoolListed
 from starter.sdk.results import MachineSummary
+from starter.sdk.worker_pools import WorkerPoolFound, WorkerPoolListed, ZoneFound
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 
@@ -139,6 +142,34 @@ def test_the_cause_of_a_refused_machine_comes_first() -> None:
     slow = shown(summary(waits=waits[:1]), trouble=trouble("NodeNotSeen", "no node yet"))
     assert "  What can be done:  Nothing: it takes seconds for each." in slow
     assert slow.index("Reason:            SlowStart") < slow.index("First machine to look at"), "it explains less"
+
+
+async def test_a_worker_pool_shows_the_machine_of_the_zone_that_waits() -> None:
+    """Its pools' waits only say that machines are not there; why they are not is the machine's."""
+    wait = FleetWait(reason="NewMachinesNotReady", message="Waiting for 1", since=ago(minutes=1))
+    zones = (
+        ZoneFound("eu-west-1a", state()),
+        ZoneFound("eu-west-1b", state(waits=[wait]).model_copy(update={"name": "b"})),
+    )
+    full = PoolDescription(
+        PoolListed("b", "prod", NOW, summary=summary()), "RUNNING", trouble=trouble("OutOfCapacity", "full")
+    )
+
+    async def answer(found: Any) -> Any:
+        return found
+
+    client: Any = SimpleNamespace(
+        worker_pools=SimpleNamespace(
+            get=lambda _: answer(WorkerPoolFound("w", "prod", zones)),
+            list=lambda: answer([WorkerPoolListed("w", "prod", ())]),
+        ),
+        pools=SimpleNamespace(describe=lambda name, cluster: answer({"b": full}[name])),
+    )
+    lines = await worker_pools.page(client, "w", NOW)
+    first = lines.index("First machine to look at:")
+    assert [line.split()[1] for line in lines[first + 1 : first + 4]] == ["m-1,", "OutOfCapacity", "full"]
+    assert first < lines.index("Waits:")
+    assert lines[-1] == "More of a zone: hostler describe pool b --cluster prod"
 
 
 def trouble(reason: str, message: str) -> MachineTrouble:

@@ -127,6 +127,13 @@ def test_a_pool_that_does_not_answer_says_so() -> None:
     assert found[1].split() == ["pool/web", "Rolling", "NoAnswer", "nobody", "polls", "hostler"]
 
 
+def test_one_that_alone_does_not_answer_says_so() -> None:
+    """A worker that has too much to do answers for some in time and not for others."""
+    silent = PoolFacts(PoolListed("web", "demo", ago(999), "Rolling", "NewMachinesNotReady"))
+    found = shown(TreeFacts(cluster(), [silent], []))
+    assert found[2].split()[:7] == ["└─pool/web", "Rolling", "NoAnswer", "it", "did", "not", "answer"]
+
+
 def test_machines_whose_pool_is_gone_are_not_lost() -> None:
     found = shown(TreeFacts(cluster(), [], [machine("old-a", pool="old")]))
     assert [line.split() for line in found[2:]] == [["└─pool/old", "Gone"], ["└─1", "machine", "Running"]]

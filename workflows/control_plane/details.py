@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.reasons import next_step
     from resources.words import utc
+    from workflows.fleet.details import refused
 
 LINES = 10
 """How many lines of the journal the page shows."""
@@ -25,6 +26,7 @@ def details(s: ControlPlaneState, seen: Observed) -> Markdown:
         lines.append(join("Once a fixed worker runs: ", code(f"hostler renew controlplane --cluster {s.cluster}")))
     lines.append(items(_facts(s, seen)))
     lines.append(items(join(strong(f"Index {index}"), f": {_index(seen, index)}") for index in seen.indexes))
+    lines += refused(s, "controlplane")
     if s.waits:
         waits = [join(strong(w.reason), f" since {utc(w.since)}: {w.message}") for w in s.waits]
         steps = dict.fromkeys(next_step(w.reason, s.cluster, s.name, kind="controlplane") for w in s.waits)

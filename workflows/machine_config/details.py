@@ -68,6 +68,7 @@ def details(s: MachineConfigPoolState, made: ConfigPlan | None) -> Markdown:
         lines.append(join(strong("Parked"), f": {s.parked}"))
         lines.append(join("Once a fixed worker runs: ", code(f"hostler renew mcp {s.name} --cluster {s.cluster}")))
     lines.append(items(_facts(s, made)))
+    lines += waits_of(s.waits, s.cluster, s.name, "mcp")  # before the nodes, of which there may be many
     if under_way := [_under_way(name, r, s) for name, r in sorted(s.reservations.items())[:LINES]]:
         more = len(s.reservations) - len(under_way)
         lines += [plain("Under way:"), items([*under_way, *([f"and {more} more"] if more else [])])]
@@ -76,7 +77,6 @@ def details(s: MachineConfigPoolState, made: ConfigPlan | None) -> Markdown:
         for name, d in sorted(s.drains.items())[:LINES]
     ]:
         lines += [plain("Drains:"), items(asked)]
-    lines += waits_of(s.waits, s.cluster, s.name, "mcp")
     return page(*lines, "Last:", told(s.journal))
 
 

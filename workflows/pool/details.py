@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.pool.state import PoolState
     from resources.reasons import next_step
     from resources.words import utc
+    from workflows.fleet.details import refused
 
 LINES = 10
 """How many lines of the journal the page shows."""
@@ -33,8 +34,7 @@ def details(pool: PoolState, view: View) -> Markdown:
         lines.append(join(strong("Parked"), f": {pool.parked}"))
         lines.append(join("Once a fixed worker runs: ", typed(pool, "renew pool")))
     lines.append(items(_facts(pool, view)))
-    if refused := _refused(pool):
-        lines.append(refused)
+    lines += refused(pool, "pool")
     if pool.waits:
         waits = [join(strong(w.reason), f" since {utc(w.since)}: {w.message}") for w in pool.waits]
         steps = dict.fromkeys(next_step(w.reason, pool.cluster, pool.name, kind="pool") for w in pool.waits)
@@ -44,16 +44,6 @@ def details(pool: PoolState, view: View) -> Markdown:
         lines += [plain("Machines whose workflow was ended by somebody:"), items(lost)]
     story = [f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(pool.journal[-LINES:])]
     return page(*lines, "Last:", items(story))
-
-
-def _refused(pool: PoolState) -> Markdown | None:
-    """What the cloud said last about new machines, where no wait says it: it outranks whatever takes its time."""
-    if not pool.pace.reason or any(pool.pace.message in w.message for w in pool.waits):
-        return None
-    todo = prose(next_step(pool.pace.reason, pool.cluster, pool.name, kind="pool"))
-    return join(
-        "New machines failed last by ", strong(pool.pace.reason), f": {pool.pace.message}. What can be done: ", todo
-    )
 
 
 def _facts(pool: PoolState, view: View) -> list[str]:
