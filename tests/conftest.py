@@ -115,7 +115,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = sum(_rank(f)[0] < TIERS.index("unit") for f in files)  # in the last tier, one of them would end after all
     for n, file in enumerate(apart):
         order.insert(n * slow // len(apart), file)
-    items.sort(key=lambda item: order.index(item.path))
+    place = {file: n for n, file in enumerate(order)}
+    items.sort(key=lambda item: place[item.path])
     for item in items:
         if SYSTEM in item.path.parents or _real_server(item):
             item.add_marker("system")

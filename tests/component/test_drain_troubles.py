@@ -76,11 +76,12 @@ async def test_a_pass_ends_in_time_where_each_call_is_slow(
     drain: Drain, force: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its attempt would be ended, and what it did and what failed would not be said."""
-    monkeypatch.setattr(sweep, "BEGINS", timedelta(seconds=0.5))
     for n in range(sweep.AT_ONCE + 4):
         await drain.pod(f"web-{n}")
     slow = fault(drain, "create pods/eviction", delay=1.0)
-    await drain.waits(force=force)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(sweep, "BEGINS", timedelta(seconds=0.5))
+        await drain.waits(force=force)
     assert len(drain.evicted()) == sweep.AT_ONCE
     drain.world.frame.faults.remove(slow)
     await drain.waits(force=force)

@@ -283,21 +283,22 @@ async def test_a_plugin_that_fails(
     monkeypatch.setattr(credentialplugin, "PATIENCE", 2.0)
     plugin.does(does)
     file = write_kubeconfig(tmp_path / "kubeconfig", server.target, plugin.user())
-    turns = asyncio.create_task(_turns())
+    turns: list[float] = []
+    turning = asyncio.create_task(_turn(turns))
     with pytest.raises(KubeError, match=words) as e:
         await Kube.connect("demo", ClusterSettings(), str(file))
-    turns.cancel()
+    turning.cancel()
+    assert len(turns) > 1, "the event loop was held up from the plugin's start to its end"
     assert e.value.error_class == ErrorClass.AUTH
     assert CANARY not in e.value.message
     assert "python" in e.value.message
 
 
-async def _turns() -> None:
-    """Checks that the event loop is never held up for long."""
+async def _turn(turns: list[float]) -> None:
+    """Notes each turn of the event loop: what runs in it beside a plugin."""
     while True:
-        before = time.monotonic()
-        await asyncio.sleep(0.05)
-        assert time.monotonic() - before < 5.0
+        turns.append(time.monotonic())
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from deadlines import at_once
 from lifekit import eventually
 from stubs import (
     NODE,
@@ -38,8 +39,6 @@ from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.state import ApplyIntent, Attempt, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
-
-SOON = timedelta(seconds=3)
 
 
 async def running(machines: Machines, **spec: Any) -> Handle:
@@ -73,7 +72,7 @@ async def test_a_deletion_goes_on_with_the_drain_of_failed(temporal: WorkflowEnv
     await temporal.fast_forward(handle, timedelta(minutes=4, seconds=56))  # not beyond it: then it would be that late
     result = await handle.result()
     forced = next(h for h in result.journal if h.reason == "DrainForced")
-    assert timedelta(0) <= forced.time - leaving.status.deadlines["drain"] < SOON
+    await at_once(handle, leaving.status.deadlines["drain"], forced.time)
 
 
 async def _pending(handle: Handle) -> list[str]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
+from deadlines import at_once
 from lifekit import eventually
 from pools.workflow import DEAF, Pool, begin, grown, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
@@ -212,10 +213,10 @@ async def test_outside_its_windows_nothing_voluntary_begins(pool: Pool) -> None:
     assert (await pool.scheduled()).count("work_out_windows") == 1
 
 
-async def test_a_window_begins_at_its_time_whoever_is_there(idle: Pool) -> None:
+async def test_a_window_begins_at_its_time_whoever_is_there(temporal: WorkflowEnvironment, idle: Pool) -> None:
     """The deadline is in the state, and another worker goes on with it."""
     windows = [Window(begin="22:00", end="04:00")]
-    begins = datetime.now(UTC) + timedelta(seconds=8)
+    begins = datetime.now(UTC) + timedelta(hours=2)
     calendar = Calendar(windows=windows, openings=[Opening(begin=begins, end=begins + timedelta(hours=1))])
     state = grown(idle, 2, calendar=calendar, spec=spec(2, maintenance={"windows": [w.model_dump() for w in windows]}))
     newest = state.revisions[0].model_copy(update={"counter": 2, "machine_class": snapshot(2, image=2)})
@@ -223,9 +224,9 @@ async def test_a_window_begins_at_its_time_whoever_is_there(idle: Pool) -> None:
     async with idle.worker():
         await idle.waits("MaintenanceWindow")
     async with idle.worker():
+        await temporal.fast_forward(idle.handle, timedelta(hours=2))
         found = await idle.when(lambda s: any(m.revision == 2 for m in s.members.values()), "it begins")
-        made = min(m.created for m in found.members.values() if m.revision == 2)
-        assert timedelta(0) <= made - begins < timedelta(seconds=10)
+        await at_once(idle.handle, begins, min(m.created for m in found.members.values() if m.revision == 2))
 
 
 async def test_a_frozen_pool(pool: Pool) -> None:

@@ -77,9 +77,12 @@ async def test_a_frozen_server_is_found_beside_the_watch(probed: World) -> None:
     ],
     ids=lambda fields: fields.get("code", "one lost answer"),
 )
-async def test_what_is_no_silence(probed: World, livez: dict[str, Any]) -> None:
+async def test_what_is_no_silence(probed: World, monkeypatch: pytest.MonkeyPatch, livez: dict[str, Any]) -> None:
     """The server refuses us, is busy, is not well and serves all the same, or has lost one connection."""
     world = probed
+    # All of it is an answer, however long a busy computer takes for one: nothing here waits for a patience to end.
+    monkeypatch.setattr(activities.watch.liveness, "PROBE_PATIENCE", 60.0)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", 60.0)
     await world.watched()
     rule = world.fault("get /livez", **{"times": None, **livez})
 

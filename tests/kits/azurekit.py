@@ -85,6 +85,9 @@ class AzureCloud(InALoop):
     def set_delays(self, boot: float, terminate: float) -> None:
         self.arm.settings.delays.boot, self.arm.settings.delays.terminate = boot, terminate
 
+    def fast_forward(self) -> None:
+        self.do(self.arm.fast_forward)
+
     def set_page(self, monkeypatch: Any, size: int) -> None:
         monkeypatch.setattr("drivers.azure.calls.PAGE", size)
         monkeypatch.setattr(self.arm.settings, "page", size)

@@ -90,6 +90,9 @@ class Cloud(Protocol):
     def living(self, uid: str) -> list[str]: ...
     def left(self, uid: str) -> dict[str, list[str]]: ...
     def set_delays(self, boot: float, terminate: float) -> None: ...
+    def fast_forward(self) -> None:
+        """Whatever has begun comes to its end."""
+
     def set_page(self, monkeypatch: Any, size: int) -> None: ...
     def reset(self) -> None: ...
 
@@ -159,6 +162,9 @@ class AwsCloud(InALoop):
 
     def set_delays(self, boot: float, terminate: float) -> None:
         self.ec2.settings.boot_delay, self.ec2.settings.terminate_delay = boot, terminate
+
+    def fast_forward(self) -> None:
+        self.do(self.ec2.fast_forward)
 
     def set_page(self, monkeypatch: Any, size: int) -> None:
         monkeypatch.setattr("drivers.aws.calls.PAGE", size)
@@ -254,6 +260,10 @@ class FakeCloud:
 
     def set_delays(self, boot: float, terminate: float) -> None:
         self.api.boot, self.api.terminate = boot, terminate
+
+    def fast_forward(self) -> None:
+        for thing in self.api.things.values():
+            thing.boots, thing.ends = 0.0, thing.ends and time.time()
 
     def set_page(self, monkeypatch: Any, size: int) -> None:
         monkeypatch.setattr(fake_driver.FakeDriver, "page", size)

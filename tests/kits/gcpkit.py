@@ -89,6 +89,9 @@ class GcpCloud(InALoop):
     def set_delays(self, boot: float, terminate: float) -> None:
         self.gce.settings.boot_delay, self.gce.settings.terminate_delay = boot, terminate
 
+    def fast_forward(self) -> None:
+        self.do(self.gce.fast_forward)
+
     def set_page(self, monkeypatch: Any, size: int) -> None:
         monkeypatch.setattr("drivers.gcp.calls.PAGE", size)
 

@@ -41,8 +41,6 @@ from resources.names import pool_id
 from resources.owner import Owner
 from workflows.machine import MachineWorkflow
 
-LATE = timedelta(seconds=10)
-"""How late a deadline may be where the tests' computer is busy: only the hours are skipped, not the work."""
 WAY_OUT = ["drain_node", "delete_machine", "forget_machine"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import os
 import re
 import shlex
@@ -152,6 +153,7 @@ def find(sources: dict[str, str]) -> Found:
     return found
 
 
+@functools.cache
 def everything() -> Found:
     return find({str(f.relative_to(ROOT)): f.read_text() for f in FILES})
 

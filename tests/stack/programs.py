@@ -1,12 +1,10 @@
-"""What the images hold that are not ours: built with Go from pinned modules (`go.mod` beside this file), once.
-
-`python -m stack.programs` builds them: ten minutes on two processors, into .cache/stack.
+"""What the images hold that are not ours: built with Go from pinned modules (`go.mod` beside this file), once, into
+.cache/stack. `python -m stack.build` builds them all.
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 from paths import TESTS
@@ -44,14 +42,3 @@ def sources(module: Module) -> Path:
     """The module's own files, where Go keeps them."""
     argv = ["go", "list", "-m", "-f", "{{.Dir}}", module.path]
     return Path(subprocess.run(argv, cwd=module.folder, check=True, capture_output=True, text=True).stdout.strip())
-
-
-if __name__ == "__main__":
-    try:
-        for each in (TEMPORAL, UI, COMPOSE):
-            for one in each.commands:
-                program(each, one)
-    except FileNotFoundError:
-        sys.exit("error: there is no Go here, which builds Temporal's server: install it (https://go.dev/dl)")
-    except subprocess.CalledProcessError as e:
-        sys.exit(f"error: go build failed with exit code {e.returncode}")

@@ -226,9 +226,10 @@ class ArmCloud(SimulatedCloud[ArmVm]):
         return self._operations.next_due(), self._machines.next_due()
 
     def fast_forward(self) -> None:
-        """Ends every operation that goes on, now."""
+        """Ends every operation that goes on, and every reservation, now."""
         self._operations.fast_forward()
         self._machines.fast_forward()
+        self._interfaces.fast_forward()
 
     def _finish(self, operation: Operation) -> None:
         if "/providers/" not in operation.target:

@@ -263,6 +263,10 @@ class Interfaces(NetworkProvider[Interface]):
 
     # ------------------------------------------------------------------------------------------- for their VMs
 
+    def fast_forward(self) -> None:
+        for nic in self.store.records.values():
+            nic.reserved_until = 0.0
+
     def check_reserved(self, nic: Interface, vm_id: str) -> None:
         """Raises NicReservedForAnotherVm while a NIC is kept for a VM that could not be made with it."""
         if nic.reserved_until > time.time() and key_of(nic.reserved_for) != key_of(vm_id):

@@ -50,7 +50,6 @@ def test_v7_what_is_missing_is_said_before_anything_is_made(cloud: AzureCloud, w
 def test_v7_a_late_failure_is_cleared_up_and_a_reserved_interface_is_waited_for(cloud: AzureCloud) -> None:
     """P29: the reservation is a wait with its words, and no failure; in the end nothing is left."""
     given = machine(cloud)
-    cloud.arm.settings.delays.reservation = 2.0
     fault(cloud, cloud.create, "SkuNotAvailable")
     with pytest.raises(DriverError, match="stays for now: reserved by Azure") as failure:
         cloud.driver.create_machine(given.creation())
@@ -58,6 +57,7 @@ def test_v7_a_late_failure_is_cleared_up_and_a_reserved_interface_is_waited_for(
     first = cloud.driver.delete_machine(given.deletion())
     assert first.evidence is Evidence.PRESENT
     assert ["reserved by Azure" in left for left in first.left] == [True]
+    cloud.do(cloud.arm.fast_forward)
     assert delete_until_gone(given).evidence is Evidence.NOT_FOUND
     assert cloud.left(given.machine.uid) == {}
 

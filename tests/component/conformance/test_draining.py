@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from deadlines import at_once
 from drainkit import NODE as DRAINED
 from drainkit import Drain
 from kubekit import NODES
 from lifekit import eventually
 from machines import (
-    LATE,
     WAY_OUT,
     called,
     delete,
@@ -199,6 +199,6 @@ async def test_drain_deadline_is_exact(temporal: WorkflowEnvironment, machines: 
     await temporal.fast_forward(handle, timedelta(hours=2, seconds=1))
     result = await ended(handle)
     forced = next(h for h in result.journal if h.reason == "DrainForced")
-    assert timedelta(0) <= forced.time - seen.deletion.time - timedelta(hours=2) < LATE
+    await at_once(handle, seen.deletion.time + timedelta(hours=2), forced.time)
     drained = next(h for h in result.journal if h.reason == "Drained")
     assert "not waited for: default/web-1" in drained.message

@@ -121,12 +121,14 @@ def test_nics_have_addresses_and_an_etag(azure: Served) -> None:
     assert azure.nic("nic2", dual).ip_configurations[0].private_ip_address == "10.250.32.5"
 
 
-def test_a_vm_lives_and_takes_its_own_with_it(azure: Served) -> None:
-    azure.delays.create = 0.3
+def test_a_vm_lives_and_takes_its_own_with_it(azure: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.clouds.arm.operations.LONGEST_POLL", 0)  # seconds; the SDK waits as Azure says
+    azure.delays.create = azure.delays.terminate = 60.0
     body = azure.vm_body("vm1", azure.nic("vm1-nic").id)
     poller = azure.compute.virtual_machines.begin_create_or_update(GROUP, "vm1", body)
     assert poller.status() == "InProgress"
     assert azure.compute.virtual_machines.get(GROUP, "vm1").provisioning_state == "Creating"
+    azure.call(azure.arm.fast_forward)
     vm = poller.result(DEADLINE)
     assert (vm.provisioning_state, vm.zones, vm.tags) == ("Succeeded", ["1"], {"cluster": "c1"})
     assert vm.os_profile.custom_data is None
@@ -143,11 +145,11 @@ def test_a_vm_lives_and_takes_its_own_with_it(azure: Served) -> None:
     }
     assert f"/resourceGroups/{GROUP.upper()}/" in vm.storage_profile.os_disk.managed_disk.id
     assert azure.network.network_interfaces.get(GROUP, "vm1-nic").virtual_machine.id == vm.id
-    azure.delays.terminate = 0.3
     ending = machines.begin_delete(GROUP, "vm1", force_deletion=True)
     assert machines.get(GROUP, "vm1").provisioning_state == "Deleting"
     assert refusal(lambda: machines.begin_start(GROUP, "vm1")) == (409, "OperationNotAllowed")
     assert refusal(lambda: azure.create("vm1", body)) == (409, "OperationNotAllowed")
+    azure.call(azure.arm.fast_forward)
     ending.result(DEADLINE)
     assert gone(azure, vm.id, f"{NETWORK}/networkInterfaces/vm1-nic", disks["vm1-os-disk"].id) == [True] * 3
     machines.begin_delete(GROUP, "vm1").result(DEADLINE)  # once more: it is gone already
@@ -187,7 +189,7 @@ def test_disks_by_themselves_and_attached(azure: Served) -> None:
 
 def test_an_operation_goes_on_for_another_poller(azure: Served) -> None:
     """The continuation token is enough, as in another process; and Location as well as Azure-AsyncOperation."""
-    azure.delays.create = azure.delays.terminate = 0.2
+    azure.delays.create, azure.delays.terminate = 0.2, 60.0
     body = azure.vm_body("vm1", azure.nic("vm1-nic").id)
     machines = azure.compute.virtual_machines
     token = machines.begin_create_or_update(GROUP, "vm1", body).continuation_token()
@@ -660,7 +662,6 @@ def test_versions_paths_and_fields_that_nobody_knows(azure: Served) -> None:
 
 def test_a_refused_creation_reserves_its_nics(azure: Served) -> None:
     """For 180 seconds, for a VM of that name."""
-    azure.delays.reservation = 0.5
     nic = azure.nic("nic1")
     azure.fault("VirtualMachines_CreateOrUpdate", "SkuNotAvailable")
     assert refusal(lambda: azure.create("vm1", azure.vm_body("vm1", nic.id))) == (409, "SkuNotAvailable")
@@ -669,7 +670,7 @@ def test_a_refused_creation_reserves_its_nics(azure: Served) -> None:
     assert refusal(lambda: delete(GROUP, "nic1")) == (400, "NicReservedForAnotherVm")
     other = azure.vm_body("vm2", nic.id)
     assert refusal(lambda: azure.create("vm2", other)) == (400, "NicReservedForAnotherVm")
-    time.sleep(0.6)
+    azure.call(azure.arm.fast_forward)
     azure.create("vm2", other)
 
 

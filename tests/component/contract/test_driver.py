@@ -327,13 +327,14 @@ def test_an_update_in_place_of_a_vm_that_is_gone_is_not_found_and_changes_nothin
 
 def test_delete_until_gone_leaves_nothing(cloud: Cloud) -> None:
     given = machine(cloud)
-    cloud.set_delays(boot=0.0, terminate=0.1)
+    cloud.set_delays(boot=0.0, terminate=60.0)
     made = cloud.driver.create_machine(given.creation())
     first = cloud.driver.delete_machine(given.deletion(made.provider_id))
     assert first.evidence is Evidence.PRESENT
     assert any(made.provider_id.rsplit("/", 1)[-1] in left for left in first.left)
     dying = cloud.driver.get_machine_status(given.status(made.provider_id))
     assert dying.state is VmState.TERMINATING
+    cloud.fast_forward()
     last = delete_until_gone(given, made.provider_id)
     assert (last.evidence, last.left, last.kept) == (cloud.ended, [], [])
     assert cloud.left(given.machine.uid) == {}
