@@ -35,6 +35,7 @@ from resources.errors import (
     NOT_YET,
     PASSING,
     WRONG_ACCOUNT,
+    BegunOperation,
     ErrorClass,
     ErrorInfo,
 )
@@ -49,6 +50,9 @@ are up to 7 s apart."""
 
 ACCOUNT = "account"
 """Key in an activity's progress: the account in which it is about to make something, or has made it."""
+
+BEGUN = "begun"
+"""Key in an activity's progress: what the cloud is at, as BegunOperation has it."""
 
 _progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 
@@ -185,8 +189,11 @@ def translated() -> Iterator[None]:
 
 
 def _placed(info: ErrorInfo) -> ErrorInfo:
-    """The error's info with the account in which the failed activity may have made something."""
-    return info.model_copy(update={"account_id": _account()})
+    """The error's info with the account in which the failed activity may have made something, and with what the cloud
+    is still at there."""
+    begun = _progress.get({}).get(BEGUN)
+    kept = BegunOperation.model_validate(begun) if isinstance(begun, dict) else None
+    return info.model_copy(update={"account_id": _account(), "begun": kept})
 
 
 def _account() -> str:

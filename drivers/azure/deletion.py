@@ -7,15 +7,16 @@ names, which follow from the machine's, and its uid: never from the class, which
 
 from __future__ import annotations
 
-from drivers.azure import belongings, places
+from drivers.azure import belongings, operations, places
 from drivers.azure.belongings import Belonging
 from drivers.azure.calls import Arm
 from drivers.azure.tags import UID_KEY
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
 from drivers.errors import DriverError
-from drivers.failures import combine
+from drivers.failures import about, combine
+from drivers.together import Course
 from resources.clouds.azure.spec import plain_location
-from resources.errors import ErrorClass
+from resources.errors import BegunOperation, ErrorClass
 
 
 def delete_machine(arm: Arm, request: DeleteMachineRequest) -> DeleteMachineResponse:
@@ -30,6 +31,9 @@ class _Pass:
         self.machine = request.machine
         self.left: list[str] = []
         self.going: list[str] = []
+        self.before = {b.what: b for b in request.begun}
+        """What the pass before has begun, by name."""
+        self.begun: list[BegunOperation] = []
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
@@ -50,6 +54,7 @@ class _Pass:
             account_id=self.arm.subscription if found else "",
             vms={self._id(vm): vm.name.lower() for vm in vms},
             going=self.going if len(self.going) == len(vms) else [],
+            begun=self.begun,
         )
 
     def _id(self, vm: Belonging) -> str:
@@ -79,13 +84,19 @@ class _Pass:
 
     def _delete(self, belonging: Belonging) -> bool:
         """Whether it is on its way out."""
-        state = "deleting"
-        if not belonging.is_going:
-            try:
-                state = belongings.delete(self.arm, belonging)
-            except DriverError as e:
-                self.errors.append(e)
-                return False
+        state, begun = "deleting", self.before.get(belonging.name)
+        try:
+            if not belonging.is_going and not self._goes_on(begun):
+                state, begun = belongings.delete(self.arm, belonging)
+        except DriverError as e:
+            self.errors.append(about(e, [belonging.name]) if begun is not None else e)
+            return False
+        self.begun += [begun] if begun is not None else []
         if state:
             self.left.append(f"{belonging.name} {state}")
         return state == "deleting"
+
+    def _goes_on(self, begun: BegunOperation | None) -> bool:
+        """Whether what does not look deleted is being deleted: a read that is late. Raises OperationFailed where the
+        deletion that was begun has ended badly, with its code, which nothing else shows."""
+        return begun is not None and operations.course(self.arm, begun) is Course.GOES_ON
