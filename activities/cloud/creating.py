@@ -29,7 +29,7 @@ from activities.temporal.announce import admit
 from activities.temporal.records import standing
 from activities.userdata import UserData
 from drivers.base import CreateMachineRequest, MachineStatus, Making
-from drivers.errors import DriverError, IdempotencyMismatch, OperationFailed
+from drivers.errors import DriverError, OperationFailed
 from resources.calls.cloud import CreateInput
 from resources.calls.machine import Target
 from resources.errors import PASSING, BegunOperation, ErrorClass
@@ -106,12 +106,13 @@ class Creation:
         return vm if vm.account_id else vm.model_copy(update={"account_id": self._opened})
 
     async def _once(self, request: CreateMachineRequest, begun: BegunOperation | None) -> MachineStatus | Making:
-        """Makes one pass. What has ended is forgotten: a next try that asked for it again would only hear it again."""
+        """Makes one pass. What has ended badly is forgotten where this call is tried again by itself, as it would only
+        hear the same again. Else it stays until the workflow has the answer, which may be lost."""
         asked = request.model_copy(update={"begun": begun})
         try:
             return await self.cloud.once(self.cloud.driver.create_machine, asked)
-        except DriverError as e:
-            if isinstance(e, OperationFailed | IdempotencyMismatch) or e.error_class not in PASSING:
+        except OperationFailed as e:
+            if e.error_class in PASSING:
                 progress("the cloud makes nothing now", **_details(self._opened, None))
             raise
 

@@ -45,18 +45,21 @@ _CODES: dict[ErrorClass, str] = {
         SubnetNotFound VMImageNotFound VirtualNetworkNotFound""",
     ErrorClass.CONFLICT: """
         409 412 AnotherOperationInProgress AttachDiskWhileBeingDetached CanceledAndSupersededDueToAnotherOperation
-        Conflict ConflictingUserInput DiskIsAttachedToVM ImageInUse InUseResourceCannotBeDeleted NicInUse
+        Canceled Conflict ConflictingUserInput DiskIsAttachedToVM ImageInUse InUseResourceCannotBeDeleted NicInUse
         NicReservedForAnotherVm OperationNotAllowed OperationPreempted PreconditionFailed PropertyChangeNotAllowed
         ReferencedResourceNotProvisioned ResourceExists ResourceGroupBeingDeleted ResourceInUse
         ResourceNotProvisioned RetryableErrorDueToAnotherOperation ScopeLocked VMBeingDeleted""",
     ErrorClass.INVALID: """
-        400 413 BadRequest ImageVersionDeprecated InvalidApiVersionParameter InvalidParameter InvalidParameterValue
+        400 405 413 BadRequest ImageVersionDeprecated InvalidApiVersionParameter InvalidParameter InvalidParameterValue
         InvalidRequestContent InvalidRequestFormat InvalidResource InvalidResourceId InvalidResourceName
-        InvalidResourceType InvalidTagNameCharacters LocationNotAvailableForResourceType LocationRequired
-        MissingApiVersionParameter MissingRequestBody NetworkAcceleratedNetworkingNotSupported NoRegisteredProviderFound
+        InvalidResourceType InvalidTagNameCharacters LinkedInvalidPropertyId LocationNotAvailableForResourceType
+        LocationRequired MethodNotAllowed MissingApiVersionParameter MissingRequestBody NetcfgInvalidSubnet
+        NetworkAcceleratedNetworkingNotSupported NetworkInterfaceMustHaveAtLeastOneIpConfiguration
+        NetworkInterfaceMustHaveOnePrimaryIpConfiguration NoRegisteredProviderFound PrivateIPAddressNotInSubnet
         PropertyValidationFailed RequestBodyTooLarge RequestContentTooLarge RequestDisallowedByPolicy
-        RequestEntityTooLarge TagCountExceeded UnsupportedMediaType VMMarketplaceInvalidInput
-        VMSizeNotSupported""",
+        RequestEntityTooLarge ReservedTagNamePrefix TagCountExceeded TooManyTags UnsupportedMediaType
+        VMMarketplaceInvalidInput VMSizeIsNotPermittedToEnableAcceleratedNetworking VMSizeNotSupported
+        VirtualMachineMustHaveOneNetworkInterfaceAsPrimary""",
     ErrorClass.TRANSIENT: """
         408 500 502 503 504 BadGateway FailedIdentityOperation GatewayTimeout InternalDiskManagementError InternalError
         InternalExecutionError InternalOperationError InternalServerError NetworkingInternalOperationError
