@@ -10,22 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Generic, TypeVar
 
 FORGOTTEN = 60.0
 """Seconds after which nobody waits for a thing any more; looks at one are some seconds apart."""
 
 T = TypeVar("T")
-
-
-class Course(StrEnum):
-    """How an operation of a cloud's goes that has not ended badly."""
-
-    GOES_ON = "goes on"
-    OVER = "over"
-    UNKNOWN = "unknown"
-    """The cloud knows none, or none any longer."""
 
 
 class Together(Generic[T]):

@@ -7,16 +7,18 @@ names, which follow from the machine's, and its uid: never from the class, which
 
 from __future__ import annotations
 
+from functools import partial
+
 from drivers.azure import belongings, operations, places
 from drivers.azure.belongings import Belonging
 from drivers.azure.calls import Arm
 from drivers.azure.tags import UID_KEY
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from drivers.errors import DriverError
+from drivers.errors import DriverError, OperationFailed
 from drivers.failures import about, combine
-from drivers.together import Course
+from drivers.operations import Deletions
 from resources.clouds.azure.spec import plain_location
-from resources.errors import BegunOperation, ErrorClass
+from resources.errors import ErrorClass
 
 
 def delete_machine(arm: Arm, request: DeleteMachineRequest) -> DeleteMachineResponse:
@@ -31,9 +33,7 @@ class _Pass:
         self.machine = request.machine
         self.left: list[str] = []
         self.going: list[str] = []
-        self.before = {b.what: b for b in request.begun}
-        """What the pass before has begun, by name."""
-        self.begun: list[BegunOperation] = []
+        self.deletions = Deletions(request.begun, partial(operations.course, arm))
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
@@ -54,7 +54,7 @@ class _Pass:
             account_id=self.arm.subscription if found else "",
             vms={self._id(vm): vm.name.lower() for vm in vms},
             going=self.going if len(self.going) == len(vms) else [],
-            begun=self.begun,
+            begun=self.deletions.begun,
         )
 
     def _id(self, vm: Belonging) -> str:
@@ -84,19 +84,16 @@ class _Pass:
 
     def _delete(self, belonging: Belonging) -> bool:
         """Whether it is on its way out."""
-        state, begun = "deleting", self.before.get(belonging.name)
+        state = "deleting"
         try:
-            if not belonging.is_going and not self._goes_on(begun):
+            if belonging.is_going:
+                self.deletions.keep(belonging.name)
+            elif not self.deletions.goes_on(belonging.name):
                 state, begun = belongings.delete(self.arm, belonging)
+                self.deletions.add(begun)
         except DriverError as e:
-            self.errors.append(about(e, [belonging.name]) if begun is not None else e)
+            self.errors.append(about(e, [belonging.name]) if isinstance(e, OperationFailed) else e)
             return False
-        self.begun += [begun] if begun is not None else []
         if state:
             self.left.append(f"{belonging.name} {state}")
         return state == "deleting"
-
-    def _goes_on(self, begun: BegunOperation | None) -> bool:
-        """Whether what does not look deleted is being deleted: a read that is late. Raises OperationFailed where the
-        deletion that was begun has ended badly, with its code, which nothing else shows."""
-        return begun is not None and operations.course(self.arm, begun) is Course.GOES_ON

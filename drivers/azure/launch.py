@@ -27,8 +27,9 @@ from drivers.azure.tags import UID_KEY, tags_of
 from drivers.base import CreateMachineRequest, Identity, MachineStatus, Making
 from drivers.errors import DriverError, OperationFailed
 from drivers.failures import words_of
+from drivers.operations import Course
 from drivers.sessions import Remembered
-from drivers.together import Course, Together
+from drivers.together import Together
 from resources.base import cut
 from resources.clouds.azure.spec import AzureProviderSpec
 from resources.errors import PASSING, ErrorClass

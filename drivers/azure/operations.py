@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from drivers.azure.calls import Arm, Resource
 from drivers.azure.failures import of_status
 from drivers.errors import DriverError, OperationFailed
-from drivers.together import Course
+from drivers.operations import Course
 from resources.errors import BegunOperation, ErrorClass
 
 GOES_ON = "InProgress"

@@ -10,19 +10,20 @@ for only once it has ended. Meanwhile it is seen in a listing of all VMs that go
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from drivers.errors import DriverError, OperationFailed
+from drivers.errors import DriverError
 from drivers.failures import about, combine
 from drivers.gcp import belongings, instances, operations
 from drivers.gcp.belongings import DiskOfMachine
 from drivers.gcp.calls import NOT_READY, Gce, Resource
 from drivers.gcp.instances import STOPPING, VmId
 from drivers.gcp.tags import KEY_UID
-from drivers.together import Course
+from drivers.operations import Deletions
 from resources.clouds.gcp.names import is_name
-from resources.errors import BegunOperation, ErrorClass
+from resources.errors import ErrorClass
 
 
 def delete_machine(gce: Gce, request: DeleteMachineRequest) -> DeleteMachineResponse:
@@ -38,16 +39,15 @@ class _Pass:
         self.zone = instances.zone_of(request.provider_spec, request.provider_id)
         self.left: list[str] = []
         self.going: list[str] = []
-        self.before = {b.what: b for b in request.begun}
-        """What the pass before has begun, by name."""
-        self.begun: list[BegunOperation] = []
+        self.deletions = Deletions(request.begun, partial(operations.course, gce, self.zone))
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
         vms = self._instances()
         if vms and all(instances.status_of(i) == STOPPING and self._id(i) in self.request.going for i in vms):
             self.left += [f"{i['name']} {STOPPING}" for i in vms]
-            self.begun = self.request.begun
+            for instance in vms:
+                self.deletions.keep(instance["name"])
             return self._response(vms, kept=self.request.kept, going=self.request.going)
         mine = self._disks(vms)
         keep = [d for d in mine if self._is_kept(d, vms)]
@@ -72,7 +72,7 @@ class _Pass:
             account_id=self.gce.project if vms else "",
             vms={self._id(i): i["name"] for i in vms},
             going=going,
-            begun=self.begun,
+            begun=self.deletions.begun,
         )
 
     def _id(self, instance: Resource) -> str:
@@ -151,11 +151,11 @@ class _Pass:
         if instance.get("deletionProtection"):
             self._lift_protection(instance)
         status = instances.status_of(instance)
-        if status != STOPPING and self._goes_on(instance["name"]):
+        if status != STOPPING and self.deletions.goes_on(instance["name"]):
             return True  # its status is late
         try:
             begun = self.gce.call("instances.delete", zone=self.zone, instance=str(instance["id"]))
-            self._remember(operations.begun_by("instances.delete", instance["name"], begun))
+            self.deletions.add(operations.begun_by("instances.delete", instance["name"], begun))
         except DriverError as e:
             if e.provider_code in belongings.GONE:
                 return False
@@ -184,8 +184,8 @@ class _Pass:
         """Deletes a leftover: what nothing holds any longer, once no VM is there."""
         if deletable and not disk.attached and disk.state != "DELETING":
             try:
-                if not self._goes_on(disk.name):
-                    self._remember(belongings.delete(self.gce, self.zone, disk))
+                if not self.deletions.goes_on(disk.name):
+                    self.deletions.add(belongings.delete(self.gce, self.zone, disk))
                 self.left.append(f"{disk.name} deleting")
                 return
             except DriverError as e:
@@ -194,23 +194,6 @@ class _Pass:
                 if e.provider_code not in belongings.IN_USE:
                     self.errors.append(about(e, [disk.name]))
         self.left.append(str(disk))
-
-    def _remember(self, begun: BegunOperation | None) -> None:
-        self.begun += [begun] if begun is not None else []
-
-    def _goes_on(self, name: str) -> bool:
-        """Whether the deletion that a pass before has begun goes on. Raises OperationFailed where it has ended badly,
-        with its code, which nothing else shows; one that found nothing to delete is none."""
-        if (begun := self.before.get(name)) is None:
-            return False
-        try:
-            goes_on = operations.course(self.gce, self.zone, begun) is Course.GOES_ON
-        except OperationFailed as e:
-            if e.error_class is ErrorClass.NOT_FOUND:
-                return False
-            raise
-        self._remember(begun if goes_on else None)
-        return goes_on
 
     def _evidence(self) -> Evidence:
         """The evidence. `terminated` comes only from the operation that deleted the very VM that the token made: where

@@ -9,7 +9,7 @@ from drivers.errors import DriverError, OperationFailed
 from drivers.gcp.calls import Gce, Resource, named
 from drivers.gcp.failures import of_operation
 from drivers.gcp.tokens import operation_ids
-from drivers.together import Course
+from drivers.operations import Course
 from resources.errors import BegunOperation, ErrorClass
 
 _NAME = re.compile(r"[a-z0-9-]{1,200}")

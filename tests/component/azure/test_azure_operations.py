@@ -12,7 +12,7 @@ from drivers.azure import operations, places
 from drivers.azure.calls import Clients
 from drivers.base import DriverSettings
 from drivers.errors import OperationFailed
-from drivers.together import Course
+from drivers.operations import Course
 from resources.errors import BegunOperation
 
 
