@@ -22,7 +22,7 @@ from activities.kube.client import KubeError
 from activities.kube.etcd import EtcdError
 from activities.secrets import SecretMissing
 from drivers.base import NameTaken
-from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
+from drivers.errors import DriverError, IdempotencyMismatch, OperationFailed, PartialUpdate, WrongAccount
 from resources.clouds import UnknownScope
 from resources.errors import (
     API,
@@ -35,6 +35,7 @@ from resources.errors import (
     NOT_YET,
     PASSING,
     WRONG_ACCOUNT,
+    BegunOperation,
     ErrorClass,
     ErrorInfo,
 )
@@ -49,6 +50,9 @@ are up to 7 s apart."""
 
 ACCOUNT = "account"
 """Key in an activity's progress: the account in which it is about to make something, or has made it."""
+
+BEGUN = "begun"
+"""Key in an activity's progress: what the cloud is at, as BegunOperation has it."""
 
 _progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 
@@ -155,11 +159,14 @@ def translated() -> Iterator[None]:
         benign = ApplicationErrorCategory.BENIGN
         raise ApplicationError(str(e), _placed(info), type=IN_PROGRESS, non_retryable=True, category=benign) from None
     except IdempotencyMismatch as e:
-        raise ApplicationError(e.message, _placed(e.info), e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+        info = _placed(e.info, ended=True)
+        raise ApplicationError(e.message, info, e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
     except WrongAccount as e:
         raise ApplicationError(e.message, _placed(e.info), type=WRONG_ACCOUNT, non_retryable=True) from None
     except NameTaken as e:
         raise ApplicationError(e.message, _placed(e.info), type=NAME_TAKEN, non_retryable=True) from None
+    except OperationFailed as e:
+        raise _classified(e.info, ended=True) from None
     except PartialUpdate as e:
         raise _classified(e.info, e.resources) from None
     except DriverError as e:
@@ -184,20 +191,23 @@ def translated() -> Iterator[None]:
         raise ApplicationError(str(e), _placed(ErrorInfo.of(ErrorClass.UNKNOWN, str(e))), type=type(e).__name__) from e
 
 
-def _placed(info: ErrorInfo) -> ErrorInfo:
-    """The error's info with the account in which the failed activity may have made something."""
-    return info.model_copy(update={"account_id": _account()})
+def _placed(info: ErrorInfo, ended: bool = False) -> ErrorInfo:
+    """The error's info with the account in which the failed activity may have made something, and with what the cloud
+    is still at there; `ended`: nothing any longer."""
+    begun = None if ended else _progress.get({}).get(BEGUN)
+    kept = BegunOperation.model_validate(begun) if isinstance(begun, dict) else None
+    return info.model_copy(update={"account_id": _account(), "begun": kept})
 
 
 def _account() -> str:
     return str(_progress.get({}).get(ACCOUNT, ""))
 
 
-def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
+def _classified(info: ErrorInfo, *details: Any, ended: bool = False) -> ApplicationError:
     retried = info.error_class in RETRIED
     return ApplicationError(
         info.message,
-        _placed(info),
+        _placed(info, ended),
         *details,
         type=str(info.error_class),
         non_retryable=not retried,

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from drivers.errors import DriverError
 from resources.calls.cloud import ResourceUpdate
 from resources.clouds import ProviderSpec, UnknownProvider, provider_of
-from resources.errors import ErrorClass
+from resources.errors import BegunOperation, ErrorClass
 
 S = TypeVar("S", bound=ProviderSpec)
 
@@ -61,6 +61,8 @@ class CreateMachineRequest(MachineRequest):
     """Those of the node template that the driver reads (resources.clouds.Provider.annotations)."""
     token: str
     """Idempotency token: the same token and the same request never make a second VM."""
+    begun: BegunOperation | None = None
+    """What the pass before answered as `begun`, perhaps to another worker, or long ago."""
 
 
 class VmState(StrEnum):
@@ -128,6 +130,8 @@ class Making(Request):
     """What is being made now, in words that stay the same while it is: `network interface nic-1`."""
     again: timedelta
     """When to look next."""
+    begun: BegunOperation | None = None
+    """The operation by which the cloud makes it, where it has one: to be given back with the next call."""
 
 
 class UpdateMachineRequest(MachineRequest):
@@ -155,6 +159,8 @@ class DeleteMachineRequest(MachineRequest):
     """What the pass before answered as `going`. While these are all that is there, nothing but them is looked at."""
     kept: list[str] = Field(default_factory=list)
     """What the pass before answered as `kept`."""
+    begun: list[BegunOperation] = Field(default_factory=list)
+    """What the pass before answered as `begun`."""
 
 
 class Evidence(StrEnum):
@@ -180,6 +186,8 @@ class DeleteMachineResponse(Request):
     going: list[str] = Field(default_factory=list)
     """providerIDs of its VMs, where all that is left to do is to wait for them to end. Empty where a pass is due, and
     for a driver that never says so."""
+    begun: list[BegunOperation] = Field(default_factory=list)
+    """The operations by which the cloud deletes what is left, where it has such."""
 
 
 class ListMachinesRequest(Request):
@@ -225,11 +233,14 @@ class Driver(Protocol):
         bound to something else.
 
         A cloud that makes a NIC or a disk apart from the VM, or that takes minutes for the VM, is not waited for: each
-        call is one pass, which begins what is due and answers Making, until it answers with the VM. Nothing is kept
-        between two passes: what is there already is found by names that follow from uid and token, or by tags. The
-        answer is the VM once the cloud has given it an id; whether it then runs, get_machine_status says. What was made
-        separately is the machine's from its first moment: delete_machine finds it by uid, even where no VM was ever
-        made.
+        call is one pass, which begins what is due and answers Making, until it answers with the VM. What is there
+        already is found by names that follow from uid and token, or by tags. The answer is the VM once the cloud has
+        given it an id; whether it then runs, get_machine_status says. What was made separately is the machine's from
+        its first moment: delete_machine finds it by uid, even where no VM was ever made.
+
+        `begun` says with which code an operation ends that a worker before has begun. One that the cloud does not know
+        (any longer), or that is not this account's, is as if there were none: what is there is found by its name.
+        Raises OperationFailed for one that has ended badly: nothing is under way then.
         """
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
@@ -243,6 +254,7 @@ class Driver(Protocol):
 
         Idempotent: called until it answers `terminated`, or `not_found` twice, further apart than the lag window. A
         pass that answers `going` may be followed by reads of these VMs (`list_machines`) until one of them has ended.
+        Raises OperationFailed where something is still there because an operation of `begun` has ended badly.
         """
 
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:

@@ -54,6 +54,22 @@ class IdempotencyMismatch(DriverError):
         self.terminated = terminated
 
 
+class OperationFailed(DriverError):
+    """What an earlier call had begun has ended badly. Nothing of it is under way any longer: its operation tells no
+    more, and the next call begins anew."""
+
+    @classmethod
+    def of(cls, error: DriverError) -> OperationFailed:
+        """The error, as that of an operation."""
+        return cls(
+            error.error_class,
+            error.message,
+            provider_code=error.provider_code,
+            retry_after=error.retry_after,
+            code=error.code,
+        )
+
+
 class WrongAccount(DriverError):
     """The credentials open another account (`opened`) than the one in question: "not found" there says nothing, and
     nothing is made there."""

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from drivers.errors import DriverError
+from drivers.errors import DriverError, OperationFailed
 from resources.errors import ErrorClass
 from resources.redact import hide_secrets
 
@@ -34,7 +34,8 @@ def combine(errors: Iterable[DriverError]) -> DriverError:
     if len(ordered) == 1:
         return first
     waits = [e.retry_after for e in ordered if e.retry_after is not None]
-    return DriverError(
+    kind = OperationFailed if any(isinstance(e, OperationFailed) for e in ordered) else DriverError
+    return kind(
         first.error_class,
         "; ".join(dict.fromkeys(e.message for e in ordered)),
         provider_code=first.provider_code,
@@ -44,7 +45,8 @@ def combine(errors: Iterable[DriverError]) -> DriverError:
 
 def about(error: DriverError, resources: Iterable[str]) -> DriverError:
     """The same error, with the ids of the resources that the call was for."""
-    return DriverError(
+    kind = OperationFailed if isinstance(error, OperationFailed) else DriverError
+    return kind(
         error.error_class,
         f"{', '.join(resources)}: {error.message}",
         provider_code=error.provider_code,

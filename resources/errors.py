@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from resources.base import Key, Seconds, Text, Value, Word
 
@@ -62,6 +65,22 @@ CODE_OF: dict[ErrorClass, Code] = {
 }
 
 
+Address = Annotated[str, Field(max_length=4000)]
+"""Where an operation is asked for: a URL may carry a signature longer than any key. Refuses."""
+
+
+class BegunOperation(Value):
+    """What a cloud is at, as it says itself: a handle that any worker can ask with. Never holds a request, whose body
+    may have secrets in it."""
+
+    call: Key
+    """The call that has begun it: `VirtualMachines_CreateOrUpdate`."""
+    what: Text
+    """What it makes or deletes: `VM worker-1-3f9c2d1a7b`."""
+    address: Address
+    """What the cloud calls it: a URL at the cloud's own endpoint, or a name."""
+
+
 class ErrorInfo(Value):
     """A classified failure as it travels from an activity to its workflow. Never holds a secret."""
 
@@ -77,6 +96,8 @@ class ErrorInfo(Value):
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
     account_id: Key = ""
     """The account in which a creation that failed may have made a VM all the same."""
+    begun: BegunOperation | None = None
+    """What the cloud is still at, of a creation; the next call goes on with it."""
     silent: Word = ""
     """Who did not answer, `API` (the Kubernetes API server) or `cloud`; "": somebody answered, or it is not known."""
 

@@ -14,7 +14,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON
     from resources.cluster.accounts import Account
-    from resources.errors import API, MISSING_CREDENTIALS, WRONG_ACCOUNT, ErrorClass, ErrorInfo
+    from resources.errors import API, MISSING_CREDENTIALS, WRONG_ACCOUNT, BegunOperation, ErrorClass, ErrorInfo
 
 
 def short(first: timedelta) -> RetryPolicy:
@@ -103,13 +103,20 @@ def failure_of(error: ActivityError) -> Failure:
         return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
     if isinstance(cause, TimeoutError):
         info = ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}")
-        return Failure("Timeout", info.model_copy(update={"account_id": _account_id(cause)}))
+        return Failure("Timeout", info.model_copy(update=_left_behind(cause)))
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     return Failure("Unknown", ErrorInfo.of(ErrorClass.UNKNOWN, message))
 
 
-def _account_id(cause: TimeoutError) -> str:
-    """The account in which it may have made something before it fell silent (activities/boundary.py, ACCOUNT)."""
+def _left_behind(cause: TimeoutError) -> dict[str, Any]:
+    """The account in which it may have made something before it fell silent, and what the cloud is at there
+    (activities/boundary.py, ACCOUNT and BEGUN)."""
     last = cause.last_heartbeat_details
     progress = last[0] if last else None
-    return str(progress.get("account", "")) if isinstance(progress, dict) else ""
+    if not isinstance(progress, dict):
+        return {}
+    begun = progress.get("begun")
+    return {
+        "account_id": str(progress.get("account", "")),
+        "begun": BegunOperation.model_validate(begun) if isinstance(begun, dict) else None,
+    }

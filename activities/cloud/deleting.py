@@ -13,6 +13,7 @@ from activities.boundary import ACCOUNT, NotYet, last_progress, progress
 from activities.clock import ServerClock
 from activities.deps import Deps
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence, ListMachinesRequest, VmState
+from drivers.errors import OperationFailed
 from resources.calls.cloud import DeleteOutput
 from resources.calls.machine import Target
 
@@ -22,6 +23,9 @@ SHUTDOWN_FIRST, SHUTDOWN_GROWTH, SHUTDOWN_RAREST = 0.5, 1.6, 12
 """Intervals between looks at a VM that is shutting down: an early one for a VM that needs only seconds, then rarer and
 rarer ones. It takes EC2 half a minute, or two: with an interval of 5 s the looks are 2.5, 11, 23, 44, 77 and 129 s
 after the call that ended it."""
+PARTS = "deletions"
+"""Key in a deletion's progress: the operations by which the cloud deletes what is left, of which there may be several:
+a VM, and what it has left behind."""
 VMS = "vms"
 """Key in a deletion's progress: what its passes have found, as in DeleteOutput."""
 
@@ -46,7 +50,11 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
     target = target.model_copy(update={"account_id": account_id})
     if going and await _still_going(deps, target, going):
         _wait_for_end(target, last["message"], {**last, "looks": looks + 1})
-    found = await make_pass(deps, target, target.provider_id, going=going, kept=kept)
+    try:
+        found = await make_pass(deps, target, target.provider_id, going=going, kept=kept, begun=last.get(PARTS, []))
+    except OperationFailed as e:  # the next try begins anew
+        progress(**{**last, "message": e.message, "going": [], PARTS: []})
+        raise
     before: dict[str, str] = last.get(VMS, {})
     vms = before | {vm: name or before.get(vm, "") for vm, name in found.vms.items()}
     where: dict[str, Any] = {ACCOUNT: found.account_id or account_id, VMS: vms}
@@ -55,6 +63,7 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
     if found.evidence == Evidence.PRESENT:
         words = f"still there: {', '.join(found.left)}"
         where |= {"kept": found.kept}  # without the time: absent, then there again, was a lagging read
+        where |= {PARTS: [b.model_dump(mode="json") for b in found.begun]}
         if found.going:
             deps.departures(target).expect(found.going)
             _wait_for_end(target, words, {**where, "going": found.going, "looks": looks + 1})

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from temporalio import activity
 
-from activities.accounts import Cloud
 from activities.base import Activities
-from activities.boundary import ACCOUNT, NotWanted, NotYet, StillMaking, last_progress, progress, remember
+from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress
 from activities.clock import ServerClock
+from activities.cloud.creating import Creation, begun_before, carry_on, under_way
 from activities.cloud.deleting import delete_until_gone, make_pass, until_next_look
 from activities.cloud.instances import GONE
 from activities.cloud.joining import why_not_joined
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.tokens import ensure_token, render, revoke_tokens
 from activities.kube.whose import is_of, provider_id_of
-from activities.temporal.announce import account_of, admit, use_account
+from activities.temporal.announce import account_of, use_account
 from activities.temporal.classes import report_progress
 from activities.temporal.records import began_here, cut_off, former_vm, standing
-from activities.userdata import UserData, user_data_of
+from activities.userdata import user_data_of
 from drivers.base import (
-    CreateMachineRequest,
     GetMachineStatusRequest,
     MachineStatus,
-    Making,
     NameTaken,
     UpdateMachineRequest,
     VmState,
@@ -57,8 +54,6 @@ from resources.userdata import doubts
 RAREST = 4
 """Looks at a VM whose node does not join become rarer, up to this many intervals: many such VMs would use up the
 account's calls."""
-REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
-"""Answers of a cloud that has made no VM with this token; after any other there may be one."""
 MESSAGE_LENGTH = 1000
 """Characters that say what is wrong with a VM, before the word "console"."""
 _NO_ID = (
@@ -77,9 +72,12 @@ class MachineActivities(Activities):
 
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
         "not found" nothing is created (seed 000, triggerCreationFlow). Nothing is created beside a living VM that
-        carries its name either; that one is adopted only where it is known to be this workflow's.
+        carries its name either; that one is adopted only where it is known to be this workflow's. Only where an earlier
+        try has left an operation of its token's, which began after such a read, it goes on with that one.
         """
         target, clock = input.target, ServerClock()
+        former, begun = target.account_id or last_progress().get(ACCOUNT, ""), begun_before(input)
+        carry_on(former, begun)
         # Before anything can fail: a corrected class must reach a machine whose creation fails.
         await self._report(input, UpdateState.PENDING, 0, clock.now())
         kube = await self.deps.clusters.get(target.machine.cluster)
@@ -87,11 +85,11 @@ class MachineActivities(Activities):
         secret = await self.deps.secrets.get(target.secret_ref)
         given = user_data_of(secret, target.secret_ref)
         user_data = replace(given, text=render(given.text, target.machine, token))
-        former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
+        begun = await under_way(self.deps, begun)
         # Not by its token: the call that would make it answers with the VM that an earlier call of the token has made.
-        vm = await self._find(target.model_copy(update={"token": ""}), input.takes)
-        now = await standing(self.deps.client) if vm is None else None
+        vm = None if begun else await self._find(target.model_copy(update={"token": ""}), input.takes)
+        now = None if vm or begun else await standing(self.deps.client)
         if now is not None and now.leaving:  # a try after the deletion or the deadline, which no call hears of
             vm = await self._landed(target, input.takes)
             if vm is None:
@@ -102,7 +100,7 @@ class MachineActivities(Activities):
         elif now is not None and now.was_reset and (lost := await self._lost(target)):
             return lost
         else:
-            vm = await self._make(target, user_data, input.annotations)
+            vm = await Creation(self.deps, target, user_data, input.annotations).run(begun)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
@@ -284,62 +282,6 @@ class MachineActivities(Activities):
         target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": vm.uid})})
         await ensure_token(kube, target.machine, input.attempt, input.deadline)
         return target
-
-    async def _make(self, target: Target, user_data: UserData, annotations: dict[str, str]) -> MachineStatus:
-        """Makes the VM in the account that the cluster's VMs of this Secret are in, where there are any.
-
-        The server knows before the call in which account a VM may be from now on, so that no later try believes another
-        account that there is none; not so after a refusal, which makes nothing.
-        """
-        cloud = self.deps.cloud(target)
-        request = await self.deps.request(
-            CreateMachineRequest,
-            target,
-            user_data=user_data.text,
-            compressed=user_data.compressed,
-            annotations=annotations,
-            token=target.token,
-        )
-        opened = await cloud.account(request)
-        cloud.check(opened)
-        await admit(self.deps, cloud, opened, target)
-        message = f"the VM is being created in account {opened}"
-        await remember(self.deps.client, message, **{ACCOUNT: opened})
-        try:
-            answer = await cloud.once(cloud.driver.create_machine, request)
-        except DriverError as e:
-            if e.error_class in REFUSALS and not target.account_id:
-                progress(message)
-            raise
-        vm = await self._passes(cloud, request, answer, target.poll, {ACCOUNT: opened})
-        return vm if vm.account_id else vm.model_copy(update={"account_id": opened})
-
-    async def _passes(
-        self,
-        cloud: Cloud,
-        request: CreateMachineRequest,
-        answer: MachineStatus | Making,
-        poll: timedelta,
-        where: dict[str, str],
-    ) -> MachineStatus:
-        """Makes passes, from the first one of a creation until the VM has an id: when the driver says, or `poll` after
-        the one before where that is sooner, as a simulated cloud is.
-
-        Raises StillMaking where that takes longer than the activity may, so that its workflow calls it again; NotWanted
-        when the machine leaves meanwhile.
-        """
-        began, longest = time.monotonic(), activity.info().start_to_close_timeout or timedelta.max
-        while isinstance(answer, Making):
-            words = f"{answer.what} is being created"
-            progress(words, **where)
-            spent, again = timedelta(seconds=time.monotonic() - began), min(answer.again, poll)
-            if spent + again > longest / 2:  # the other half is for the call that follows
-                raise StillMaking(words, again)
-            await asyncio.sleep(again.total_seconds())
-            if leaving := (await standing(self.deps.client)).leaving:
-                raise NotWanted(f"{leaving}: {words}, and is no longer waited for")
-            answer = await cloud.once(cloud.driver.create_machine, request)
-        return answer
 
     async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
         """The Node that a new VM would be mistaken for: clouds reuse the private DNS names of dead VMs (MCM #633).

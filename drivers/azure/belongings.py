@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from drivers.azure import places
+from drivers.azure import operations, places
 from drivers.azure.calls import Arm
 from drivers.azure.tags import UID_KEY, tags_of
 from drivers.base import Identity
 from drivers.errors import DriverError
 from resources.clouds import Tags
-from resources.errors import ErrorClass
+from resources.errors import BegunOperation, ErrorClass
 
 BelongingKind = Literal["vm", "nic", "disk"]
 """As a class calls them."""
@@ -90,16 +90,17 @@ def of_kind(found: Mapping[str, Belonging], kind: BelongingKind) -> Iterator[Bel
     yield from (found[k] for k in sorted(found) if found[k].kind == kind)
 
 
-def delete(arm: Arm, belonging: Belonging) -> str:
-    """Asks for its deletion; returns in words what becomes of it, "" where it is gone already. Raises DriverError."""
+def delete(arm: Arm, belonging: Belonging) -> tuple[str, BegunOperation | None]:
+    """Asks for its deletion; returns in words what becomes of it, "" where it is gone already, and the operation.
+    Raises DriverError."""
     try:
-        arm.call(_DELETE[belonging.kind], arm.group, belonging.name)
+        _, begun = operations.begin(arm, _DELETE[belonging.kind], arm.group, belonging.name, what=belonging.name)
     except DriverError as e:
         if e.error_class is ErrorClass.NOT_FOUND:
-            return ""
+            return "", None
         if e.provider_code == RESERVED:
-            return RESERVED_WORDS
+            return RESERVED_WORDS, None
         if e.provider_code in IN_USE:
-            return "in use"
+            return "in use", None
         raise
-    return "deleting"
+    return "deleting", begun

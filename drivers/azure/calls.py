@@ -64,6 +64,7 @@ class ArmConnection:
 
     compute: ComputeManagementClient
     network: NetworkManagementClient
+    endpoint: str
     options: Mapping[str, Any]
     """What every call is given."""
 
@@ -77,6 +78,7 @@ class ArmSession(AccountSession[ArmConnection]):
     def __init__(self, connect: Callable[[], ArmConnection], subscription: str, hidden: Sequence[str]) -> None:
         super().__init__(connect, hidden=hidden)
         self.subscription = subscription
+        self.endpoint = self._connection.endpoint
         self.proven = False
         """Azure has taken the credentials for this subscription."""
 
@@ -95,6 +97,10 @@ class Arm:
     @property
     def subscription(self) -> str:
         return self.session.subscription
+
+    @property
+    def endpoint(self) -> str:
+        return self.session.endpoint
 
     def call(self, operation: str, *path: Any, hide: Sequence[str] = (), **parameters: Any) -> Any:
         """One call of the SDK: the resource in Azure's words, or a list of them from all pages. A change that goes on
@@ -125,13 +131,17 @@ class Arm:
     def rest(self, operation: str, method: str, path: str, api: str, body: Any = None, **query: str) -> Resource:
         """One call for which this SDK has no method. Raises DriverError."""
         wanted = {"api-version": api, **{f"${k}": v for k, v in query.items()}}
-        return self._send(operation, HttpRequest(method, quote(path, safe="/"), params=wanted, json=body))
+        return self._send(operation, HttpRequest(method, quote(path, safe="/"), params=wanted, json=body))[1]
 
-    def _send(self, operation: str, request: HttpRequest) -> Resource:
-        def ask(connection: ArmConnection) -> Resource:
+    def poll(self, address: str) -> tuple[int, Resource]:
+        """HTTP's status, and what stands at the address of an operation. Raises DriverError."""
+        return self._send("Operations_Get", HttpRequest("GET", address))
+
+    def _send(self, operation: str, request: HttpRequest) -> tuple[int, Resource]:
+        def ask(connection: ArmConnection) -> tuple[int, Resource]:
             response = connection.compute.send_request(request, **connection.options)
             response.raise_for_status()
-            return dict(response.json()) if response.content else {}
+            return response.status_code, dict(response.json()) if response.content else {}
 
         return self.session.ask(operation, ask)
 
@@ -149,7 +159,7 @@ class Arm:
             )
             found = list(page.get("value") or ())
             while more := page.get("nextLink"):
-                page = self._send("Resources_ListByResourceGroup", HttpRequest("GET", more))
+                _, page = self._send("Resources_ListByResourceGroup", HttpRequest("GET", more))
                 found += page.get("value") or ()
         except DriverError as e:
             if e.provider_code != "ResourceGroupNotFound":
@@ -219,6 +229,7 @@ class Clients:
             return ArmConnection(
                 ComputeManagementClient(login, subscription, **client),
                 NetworkManagementClient(login, subscription, **client),
+                endpoint,
                 options={} if endpoint.lower().startswith("https:") else {"enforce_https": False},
             )
         except (AzureError, ValueError) as e:  # ValueError: a certificate or an endpoint that is none

@@ -7,13 +7,16 @@ names, which follow from the machine's, and its uid: never from the class, which
 
 from __future__ import annotations
 
-from drivers.azure import belongings, places
+from functools import partial
+
+from drivers.azure import belongings, operations, places
 from drivers.azure.belongings import Belonging
 from drivers.azure.calls import Arm
 from drivers.azure.tags import UID_KEY
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from drivers.errors import DriverError
-from drivers.failures import combine
+from drivers.errors import DriverError, OperationFailed
+from drivers.failures import about, combine
+from drivers.operations import Deletions
 from resources.clouds.azure.spec import plain_location
 from resources.errors import ErrorClass
 
@@ -30,6 +33,7 @@ class _Pass:
         self.machine = request.machine
         self.left: list[str] = []
         self.going: list[str] = []
+        self.deletions = Deletions(request.begun, partial(operations.course, arm))
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
@@ -50,6 +54,7 @@ class _Pass:
             account_id=self.arm.subscription if found else "",
             vms={self._id(vm): vm.name.lower() for vm in vms},
             going=self.going if len(self.going) == len(vms) else [],
+            begun=self.deletions.begun,
         )
 
     def _id(self, vm: Belonging) -> str:
@@ -80,12 +85,15 @@ class _Pass:
     def _delete(self, belonging: Belonging) -> bool:
         """Whether it is on its way out."""
         state = "deleting"
-        if not belonging.is_going:
-            try:
-                state = belongings.delete(self.arm, belonging)
-            except DriverError as e:
-                self.errors.append(e)
-                return False
+        try:
+            if belonging.is_going:
+                self.deletions.keep(belonging.name)
+            elif not self.deletions.goes_on(belonging.name):
+                state, begun = belongings.delete(self.arm, belonging)
+                self.deletions.add(begun)
+        except DriverError as e:
+            self.errors.append(about(e, [belonging.name]) if isinstance(e, OperationFailed) else e)
+            return False
         if state:
             self.left.append(f"{belonging.name} {state}")
         return state == "deleting"

@@ -45,18 +45,21 @@ _CODES: dict[ErrorClass, str] = {
         SubnetNotFound VMImageNotFound VirtualNetworkNotFound""",
     ErrorClass.CONFLICT: """
         409 412 AnotherOperationInProgress AttachDiskWhileBeingDetached CanceledAndSupersededDueToAnotherOperation
-        Conflict ConflictingUserInput DiskIsAttachedToVM ImageInUse InUseResourceCannotBeDeleted NicInUse
+        Canceled Conflict ConflictingUserInput DiskIsAttachedToVM ImageInUse InUseResourceCannotBeDeleted NicInUse
         NicReservedForAnotherVm OperationNotAllowed OperationPreempted PreconditionFailed PropertyChangeNotAllowed
         ReferencedResourceNotProvisioned ResourceExists ResourceGroupBeingDeleted ResourceInUse
         ResourceNotProvisioned RetryableErrorDueToAnotherOperation ScopeLocked VMBeingDeleted""",
     ErrorClass.INVALID: """
-        400 413 BadRequest ImageVersionDeprecated InvalidApiVersionParameter InvalidParameter InvalidParameterValue
+        400 405 413 BadRequest ImageVersionDeprecated InvalidApiVersionParameter InvalidParameter InvalidParameterValue
         InvalidRequestContent InvalidRequestFormat InvalidResource InvalidResourceId InvalidResourceName
-        InvalidResourceType InvalidTagNameCharacters LocationNotAvailableForResourceType LocationRequired
-        MissingApiVersionParameter MissingRequestBody NetworkAcceleratedNetworkingNotSupported NoRegisteredProviderFound
+        InvalidResourceType InvalidTagNameCharacters LinkedInvalidPropertyId LocationNotAvailableForResourceType
+        LocationRequired MethodNotAllowed MissingApiVersionParameter MissingRequestBody NetcfgInvalidSubnet
+        NetworkAcceleratedNetworkingNotSupported NetworkInterfaceMustHaveAtLeastOneIpConfiguration
+        NetworkInterfaceMustHaveOnePrimaryIpConfiguration NoRegisteredProviderFound PrivateIPAddressNotInSubnet
         PropertyValidationFailed RequestBodyTooLarge RequestContentTooLarge RequestDisallowedByPolicy
-        RequestEntityTooLarge TagCountExceeded UnsupportedMediaType VMMarketplaceInvalidInput
-        VMSizeNotSupported""",
+        RequestEntityTooLarge ReservedTagNamePrefix TagCountExceeded TooManyTags UnsupportedMediaType
+        VMMarketplaceInvalidInput VMSizeIsNotPermittedToEnableAcceleratedNetworking VMSizeNotSupported
+        VirtualMachineMustHaveOneNetworkInterfaceAsPrimary""",
     ErrorClass.TRANSIENT: """
         408 500 502 503 504 BadGateway FailedIdentityOperation GatewayTimeout InternalDiskManagementError InternalError
         InternalExecutionError InternalOperationError InternalServerError NetworkingInternalOperationError
@@ -89,6 +92,8 @@ _WORDS = (
 that this zone does not have from a bad request (P21). machine-controller-manager-provider-azure takes every "not
 supported" for the latter; a feature that a size does not have will not come by waiting for room."""
 
+UNSAID = "ProvisioningFailed"
+"""The code of a VM that does not show why its creation has failed."""
 _OUTER = frozenset({"MultipleErrorsOccurred", "DeploymentFailed", "ResourceOperationFailure", "Failed"})
 """Codes that say only that there is another inside."""
 _AADSTS = re.compile(r"AADSTS\d+")
@@ -178,11 +183,21 @@ def _said(error: azure.HttpResponseError) -> tuple[str, str]:
     return str(code), str(said.message or "") if said is not None else ""
 
 
+def of_status(operation: str, ended: Mapping[str, Any], hide: Sequence[str] = ()) -> DriverError:
+    """The error of an operation that has ended badly, as its own address tells it."""
+    said = ended.get("error") or {}
+    while said.get("code") in _OUTER and said.get("details"):
+        said = said["details"][0]
+    code, message = str(said.get("code") or ended.get("status")), str(said.get("message") or "Azure does not say why")
+    words = f"{operation}: {code}: {scrub(message, hide)}"
+    return DriverError(classify(code, message), words, provider_code=code)
+
+
 def of_vm(vm: Mapping[str, Any], hide: Sequence[str] = ()) -> DriverError:
     """The error with which a VM's creation has ended, as the VM itself shows it:
     `ProvisioningState/failed/AllocationFailed`."""
     statuses = ((vm.get("properties") or {}).get("instanceView") or {}).get("statuses") or ()
-    code, message = "ProvisioningFailed", "Azure does not say why"
+    code, message = UNSAID, "Azure does not say why"
     for status in statuses:
         what, _, rest = str(status.get("code", "")).partition("/failed")
         if what == "ProvisioningState" and rest.strip("/"):

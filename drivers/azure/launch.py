@@ -1,9 +1,10 @@
 """One pass of a creation: network interface, disks that come from images, VM.
 
-What there is says how far it is, by its provisioningState, under names that follow from uid and token. So Azure's own
-handle for what it is doing need not be kept: a worker that begins again finds each resource by its name, and goes on
-with it; that an operation has ended badly, and with which code, the VM itself shows for as long as it is there. A VM is
-made with `If-None-Match: *`, so that of two calls at once one makes it and the other finds it.
+What there is says how far it is, by its provisioningState, under names that follow from uid and token: many VMs that
+are being made are looked at in one listing. Why something is not there, or has failed, its operation says (`begun`),
+also to a worker that begins again; each begins with that question. One that Azure does not know any longer says
+nothing, and what is there is found by its name. A VM is made with `If-None-Match: *`, so that of two calls at once one
+makes it and the other finds it.
 
 Whatever fails leaves nothing behind: a creation that cannot go on has its VM, interface and disks deleted at once.
 """
@@ -17,15 +18,16 @@ from typing import Any
 
 from azure.core import MatchConditions
 
-from drivers.azure import instances, places, requests
+from drivers.azure import instances, operations, places, requests
 from drivers.azure.belongings import DELETING, Belonging, BelongingKind, delete
 from drivers.azure.calls import Arm, Resource
-from drivers.azure.failures import of_vm
+from drivers.azure.failures import UNSAID, of_vm
 from drivers.azure.requests import Body, network_interface, virtual_machine
 from drivers.azure.tags import UID_KEY, tags_of
 from drivers.base import CreateMachineRequest, Identity, MachineStatus, Making
-from drivers.errors import DriverError
+from drivers.errors import DriverError, OperationFailed
 from drivers.failures import words_of
+from drivers.operations import Course
 from drivers.sessions import Remembered
 from drivers.together import Together
 from resources.base import cut
@@ -36,6 +38,7 @@ SOON = timedelta(seconds=2)
 """When to look again at an interface or a disk."""
 LATER = timedelta(seconds=5)
 """When to look again at a VM, which takes a minute."""
+NIC, DISK, VM = "NetworkInterfaces_CreateOrUpdate", "Disks_CreateOrUpdate", "VirtualMachines_CreateOrUpdate"
 EXISTS = frozenset({"412", "PreconditionFailed", "ConditionNotMet"})
 MAX_KNOWN = 1000
 NEW = 60.0
@@ -52,6 +55,8 @@ class Known:
         """When nothing was called like a machine, by place and names' beginning."""
         self.nics = Remembered[tuple[str, ...], Resource](MAX_KNOWN)
         """Interfaces by place and VM, for as long as the VM is being made."""
+        self.begun = Remembered[tuple[str, ...], str](MAX_KNOWN)
+        """By place and VM, the address of the operation that this worker has begun or asked for itself."""
         self._together = Remembered[tuple[str, str], Together[Resource]](MAX_KNOWN)
 
     def together(self, arm: Arm) -> Together[Resource]:
@@ -82,14 +87,21 @@ class Launch:
         self.is_new = known.is_new(arm, request.machine)
         """Nothing is read before it is made. Should there be something all the same, a listing that was late, then the
         interface is only written once more, and no second VM can be made."""
+        self.begun = request.begun
 
     def run(self) -> MachineStatus | Making:
+        if self._is_anothers() and (making := self._asked()) is not None:
+            return making
         vm = None if self.is_new else self._now()
         if vm is not None:
             return self._goes_on(vm)
+        if self._has_begun(VM) and (making := self._asked()) is not None:
+            return making  # a read that is late; or else the VM has gone again
         try:
             plan = self._plan()
             nic = self._nic()
+        except OperationFailed:
+            raise
         except DriverError as e:
             if e.error_class in PASSING or self._get_nic() is None:
                 raise
@@ -103,11 +115,57 @@ class Launch:
             disks[lun] = disk["id"]
         return self._make(nic, disks, plan)
 
+    # -- the operation
+
+    def _is_anothers(self) -> bool:
+        """Whether another worker has begun it, and this one has not asked for it yet."""
+        return self.begun is not None and self.known.begun.get(self.place) != self.begun.address
+
+    def _has_begun(self, call: str) -> bool:
+        return self.begun is not None and self.begun.call == call
+
+    def _asked(self) -> Making | None:
+        """Asks for the operation: what is being made, while it goes on; None where it is over, or nobody knows it.
+        Raises OperationFailed, with its code, where it has ended badly."""
+        begun = self.begun
+        if begun is None:
+            return None
+        try:
+            goes_on = operations.course(self.arm, begun, self._hidden()) is Course.GOES_ON
+        except OperationFailed as e:
+            raise self._cleaned(e, ["vm"] if begun.call == VM else ["nic", "disk"]) from None
+        if not goes_on:
+            self.begun = None
+            return None
+        return self._making(begun.what, LATER if begun.call == VM else SOON)
+
+    def _begin(self, call: str, name: str, body: Body, what: str, hide: str = "", **parameters: Any) -> Resource:
+        hidden = [*self._hidden(), hide] if hide else self._hidden()
+        asked = (self.arm, call, self.arm.group, name, body)
+        made, self.begun = operations.begin(*asked, what=what, hide=hidden, **parameters)
+        return made
+
+    def _making(self, what: str, again: timedelta) -> Making:
+        begun = self.begun if self.begun is not None and self.begun.what == what else None
+        if begun is not None:
+            self.known.begun.put(self.place, begun.address)
+            if begun.call == VM:
+                self.known.together(self.arm).expect(self.vm)
+        return Making(what=what, again=again, begun=begun)
+
+    def _why(self, call: str) -> None:
+        """Raises OperationFailed where this call has begun what failed, and its operation says why."""
+        if self._has_begun(call):
+            self._asked()
+
+    def _hidden(self) -> list[str]:
+        return words_of(self.request.user_data.get_secret_value())
+
     # -- the VM
 
     def _now(self) -> Resource | None:
         """The VM as it is; one that this worker waits for, perhaps as a listing of all of them has it."""
-        if self.known.nics.get(self.place) is None:
+        if not self._has_begun(VM) and self.known.nics.get(self.place) is None:
             return instances.get(self.arm, self.vm)
         together = self.known.together(self.arm)
         found = together.look(
@@ -119,13 +177,10 @@ class Launch:
 
     def _make(self, nic: Resource, disks: dict[int, str], plan: Body) -> MachineStatus | Making:
         body = virtual_machine(self.spec, self.request, self.vm, nic["id"], disks, plan)
-        hide = [*words_of(self.request.user_data.get_secret_value()), body["properties"]["osProfile"]["customData"]]
+        secret = body["properties"]["osProfile"]["customData"]
+        only_one = MatchConditions.IfMissing
         try:
-            made = self.arm.call(
-                *("VirtualMachines_CreateOrUpdate", self.arm.group, self.vm, body),
-                hide=hide,
-                match_condition=MatchConditions.IfMissing,
-            )
+            made = self._begin(VM, self.vm, body, f"VM {self.vm}", hide=secret, match_condition=only_one)
         except DriverError as e:
             failure = e
         else:
@@ -146,32 +201,37 @@ class Launch:
         if state == DELETING:
             return Making(what=f"room for VM {self.vm}: the one that failed is being deleted", again=LATER)
         if state == "Creating":
-            return Making(what=f"VM {self.vm}", again=LATER)
+            return self._making(f"VM {self.vm}", LATER)
         nic = nic or self.known.nics.get(self.place)
         self.known.nics.put(self.place, None)
+        self.known.begun.put(self.place, None)
         self.known.together(self.arm).done(self.vm)
         if "instanceView" not in (vm.get("properties") or {}):  # the answer of the call that made it
             vm = instances.get(self.arm, self.vm) or vm
         if instances.has_failed(vm):
-            raise self._cleaned(of_vm(vm, words_of(self.request.user_data.get_secret_value())), ["vm"])
+            failure = of_vm(vm, self._hidden())
+            if failure.provider_code == UNSAID:
+                self._why(VM)
+            raise self._cleaned(failure, ["vm"])
         if not instances.addresses(nic):
             nic = instances.nic_of(self.arm, vm)
         return instances.describe(self.arm, vm, nic)
 
-    def _cleaned(self, failure: DriverError, kinds: list[BelongingKind]) -> DriverError:
+    def _cleaned(self, failure: DriverError, kinds: list[BelongingKind]) -> OperationFailed:
         """The failure, after what was made so far was deleted; a VM takes its interface and disks along. What cannot be
         deleted yet goes with the machine, or the next try uses it."""
         trouble = []
         for belonging in self._made(kinds):
             try:
-                words = delete(self.arm, belonging)
+                words, _ = delete(self.arm, belonging)
             except DriverError as e:
                 words = e.message
             if words not in ("", "deleting"):
                 trouble.append(f"{belonging.name} stays for now: {words}")
+        self.known.begun.put(self.place, None)
         if not trouble:
-            return failure
-        return DriverError(
+            return OperationFailed.of(failure)
+        return OperationFailed(
             failure.error_class,
             cut("; ".join([failure.message, *trouble])),
             provider_code=failure.provider_code,
@@ -193,8 +253,9 @@ class Launch:
     def _nic(self) -> Resource | Making:
         name, nic = places.nic_name(self.vm), None if self.is_new else self._get_nic()
         if nic is None or instances.provisioning_of(nic) == instances.FAILED:
+            self._why(NIC)
             body = network_interface(self.spec, self.request, name, self._subnet())
-            nic = self.arm.call("NetworkInterfaces_CreateOrUpdate", self.arm.group, name, body)
+            nic = self._begin(NIC, name, body, f"network interface {name}")
         return self._ready(nic, f"network interface {name}")
 
     def _get_nic(self) -> Resource | None:
@@ -207,12 +268,13 @@ class Launch:
             if disk is None:
                 body = requests.data_disk(self.spec, self.request, wanted)
                 try:
-                    disk = self.arm.call("Disks_CreateOrUpdate", self.arm.group, name, body)
+                    disk = self._begin(DISK, name, body, f"disk {name}")
                 except DriverError as e:
                     if e.error_class in PASSING:
                         raise
                     raise self._cleaned(e, ["nic", "disk"]) from None
             if instances.provisioning_of(disk) == instances.FAILED:
+                self._why(DISK)
                 broken = DriverError(ErrorClass.TRANSIENT, f"Disks_CreateOrUpdate: Azure could not make {name}")
                 raise self._cleaned(broken, ["nic", "disk"])
             yield wanted.lun, self._ready(disk, f"disk {name}")
@@ -224,7 +286,7 @@ class Launch:
         state = instances.provisioning_of(made)
         if state == DELETING:
             return Making(what=f"room for {what}: that of a try before is being deleted", again=SOON)
-        return Making(what=what, again=SOON) if state in ("Creating", "Updating") else made
+        return self._making(what, SOON) if state in ("Creating", "Updating") else made
 
     def _subnet(self) -> str:
         """The subnet's id. It is looked at once, so that a wrong one is refused by its name before anything is made."""

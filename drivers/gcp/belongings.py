@@ -8,12 +8,14 @@ from typing import Any
 
 from drivers.base import Identity
 from drivers.errors import DriverError
+from drivers.gcp import operations
 from drivers.gcp.calls import Gce, Resource
 from drivers.gcp.tags import KEY_RELEASED, labelled, labels_of
 from drivers.tags import released_value
 from resources.clouds import Tags
 from resources.clouds.base import OUR_TAGS
 from resources.clouds.gcp.names import LABEL_RULES
+from resources.errors import BegunOperation
 
 OUR_KEYS = tuple(map(LABEL_RULES.key, OUR_TAGS))
 IN_USE = ("resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceInUse", "RESOURCE_IN_USE")
@@ -101,6 +103,7 @@ def set_labels(gce: Gce, zone: str, disk: DiskOfMachine, labels: Tags) -> None:
     gce.finish("disks.setLabels", gce.call("disks.setLabels", body, zone=zone, resource=disk.name), zone)
 
 
-def delete(gce: Gce, zone: str, disk: DiskOfMachine) -> None:
+def delete(gce: Gce, zone: str, disk: DiskOfMachine) -> BegunOperation | None:
     """Has it deleted. Raises DriverError; its provider_code is one of IN_USE or GONE when that is why."""
-    gce.call("disks.delete", zone=zone, disk=disk.name)
+    begun = gce.call("disks.delete", zone=zone, disk=disk.name)
+    return operations.begun_by("disks.delete", disk.name, begun)

@@ -10,6 +10,7 @@ for only once it has ended. Meanwhile it is seen in a listing of all VMs that go
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
@@ -20,6 +21,7 @@ from drivers.gcp.belongings import DiskOfMachine
 from drivers.gcp.calls import NOT_READY, Gce, Resource
 from drivers.gcp.instances import STOPPING, VmId
 from drivers.gcp.tags import KEY_UID
+from drivers.operations import Deletions
 from resources.clouds.gcp.names import is_name
 from resources.errors import ErrorClass
 
@@ -37,12 +39,15 @@ class _Pass:
         self.zone = instances.zone_of(request.provider_spec, request.provider_id)
         self.left: list[str] = []
         self.going: list[str] = []
+        self.deletions = Deletions(request.begun, partial(operations.course, gce, self.zone))
         self.errors: list[DriverError] = []
 
     def run(self) -> DeleteMachineResponse:
         vms = self._instances()
         if vms and all(instances.status_of(i) == STOPPING and self._id(i) in self.request.going for i in vms):
             self.left += [f"{i['name']} {STOPPING}" for i in vms]
+            for instance in vms:
+                self.deletions.keep(instance["name"])
             return self._response(vms, kept=self.request.kept, going=self.request.going)
         mine = self._disks(vms)
         keep = [d for d in mine if self._is_kept(d, vms)]
@@ -67,6 +72,7 @@ class _Pass:
             account_id=self.gce.project if vms else "",
             vms={self._id(i): i["name"] for i in vms},
             going=going,
+            begun=self.deletions.begun,
         )
 
     def _id(self, instance: Resource) -> str:
@@ -144,12 +150,16 @@ class _Pass:
         """
         if instance.get("deletionProtection"):
             self._lift_protection(instance)
+        status = instances.status_of(instance)
+        if status != STOPPING and self.deletions.goes_on(instance["name"]):
+            return True  # its status is late
         try:
-            self.gce.call("instances.delete", zone=self.zone, instance=str(instance["id"]))
+            begun = self.gce.call("instances.delete", zone=self.zone, instance=str(instance["id"]))
+            self.deletions.add(operations.begun_by("instances.delete", instance["name"], begun))
         except DriverError as e:
             if e.provider_code in belongings.GONE:
                 return False
-            if e.provider_code not in NOT_READY or instances.status_of(instance) != STOPPING:
+            if e.provider_code not in NOT_READY or status != STOPPING:
                 raise
         self.gce.dying.put(str(instance["id"]), True)
         return True
@@ -174,7 +184,8 @@ class _Pass:
         """Deletes a leftover: what nothing holds any longer, once no VM is there."""
         if deletable and not disk.attached and disk.state != "DELETING":
             try:
-                belongings.delete(self.gce, self.zone, disk)
+                if not self.deletions.goes_on(disk.name):
+                    self.deletions.add(belongings.delete(self.gce, self.zone, disk))
                 self.left.append(f"{disk.name} deleting")
                 return
             except DriverError as e:

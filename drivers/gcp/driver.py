@@ -20,7 +20,7 @@ from drivers.base import (
     UpdateMachineRequest,
     UpdateMachineResponse,
 )
-from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.errors import DriverError, IdempotencyMismatch, OperationFailed
 from drivers.failures import words_of
 from drivers.gcp import deletion, hot_update, instances, launch, operations, poststart
 from drivers.gcp.calls import ALREADY_EXISTS, Clients, Gce, Resource
@@ -33,6 +33,7 @@ from drivers.together import Together
 from resources.errors import ErrorClass
 
 PD_CSI = "pd.csi.storage.gke.io"
+INSERT = "instances.insert"
 AGAIN = timedelta(seconds=2)
 """Between two looks at an operation: an insert takes some ten seconds."""
 MAX_REMEMBERED = 10_000
@@ -43,8 +44,8 @@ class GcpDriver:
 
     def __init__(self, settings: DriverSettings) -> None:
         self._clients = Clients(settings)
-        self._begun = Remembered[tuple[str, str], tuple[str, str]](MAX_REMEMBERED)
-        """Operation and request id by project and token: another pass need not ask for them by another insert."""
+        self._begun = Remembered[tuple[str, str], str](MAX_REMEMBERED)
+        """Names of operations by project and token: another pass need not ask for one by another insert."""
         self._failed = Remembered[tuple[str, str], bool](MAX_REMEMBERED)
         """Request ids, with their project, whose operation has failed and was told of: the next one's turn is next."""
         self._together = Remembered[tuple[str, str], Together[Resource]](MAX_SESSIONS)
@@ -52,8 +53,8 @@ class GcpDriver:
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         """Each call is one pass: it begins the insert, with a request id that follows from the token, or looks at the
-        operation that it has begun, whose end decides. A worker that knows nothing of it inserts once more, which
-        answers with the same operation.
+        operation that was begun, by this worker or another, whose end decides. Where nobody knows of one, it inserts
+        once more, which answers with the same operation.
         """
         spec = launch.parse_spec(request.provider_spec)
         launch.check(spec)
@@ -66,11 +67,12 @@ class GcpDriver:
                 raise
             return self._adopted(gce, request, spec.zone, body)
         if operation.get("status") != "DONE":
-            return Making(what=f"VM {body['name']}", again=AGAIN)
-        if failure := of_operation("instances.insert", operation, words_of(request.user_data.get_secret_value())):
+            what = f"VM {body['name']}"
+            return Making(what=what, again=AGAIN, begun=operations.begun_by(INSERT, what, operation))
+        if failure := of_operation(INSERT, operation, words_of(request.user_data.get_secret_value())):
             if failure.provider_code in ALREADY_EXISTS:
                 return self._adopted(gce, request, spec.zone, body)
-            raise failure
+            raise OperationFailed.of(failure)
         vm = instances.by_name(gce, spec.zone, body["name"])
         if vm is not None and str(vm.get("id")) == str(operation.get("targetId", vm.get("id"))):
             return self._checked(gce, request, spec.zone, body, vm)
@@ -126,23 +128,25 @@ class GcpDriver:
     def _operation(self, gce: Gce, request: CreateMachineRequest, zone: str, body: Resource) -> Resource:
         """The attempt's insert operation, as it is now."""
         attempt_of = (gce.project, request.token)
-        if (begun := self._begun.get(attempt_of)) is not None:
-            name, request_id = begun
+        if (name := self._begun.get(attempt_of) or _given(request)) is not None:
             try:
-                return self._seen(gce, request, request_id, self._look(gce, zone, name))
+                return self._seen(gce, request, self._look(gce, zone, name))
             except DriverError as e:
                 if e.error_class is not ErrorClass.NOT_FOUND:
                     raise
                 self._begun.put(attempt_of, None)  # Google does not keep them for ever; the insert finds out
+                self._waited_for(gce, zone).done(name)
+                if request.begun is not None and (vm := instances.by_name(gce, zone, body["name"])) is not None:
+                    return {"status": "DONE", "targetId": vm["id"]}  # what it made is there
         hide = request.user_data.get_secret_value()
         for request_id in operation_ids(request.token):
             if not self._failed.get((gce.project, request_id)):
                 asked = launch.with_disks(body, request_id)
-                operation = gce.call("instances.insert", asked, hide, zone=zone, request_id=request_id)
+                operation = gce.call(INSERT, asked, hide, zone=zone, request_id=request_id)
                 if not is_old_failure(operation):
                     if operation.get("status") != "DONE":
                         self._waited_for(gce, zone).expect(operation["name"])
-                    return self._seen(gce, request, request_id, operation)
+                    return self._seen(gce, request, operation)
         raise DriverError(
             ErrorClass.UNKNOWN, "instances.insert: this attempt has failed too often; recreate the machine"
         )
@@ -162,11 +166,11 @@ class GcpDriver:
             together.done(name)
         return found
 
-    def _seen(self, gce: Gce, request: CreateMachineRequest, request_id: str, operation: Resource) -> Resource:
+    def _seen(self, gce: Gce, request: CreateMachineRequest, operation: Resource) -> Resource:
         done = operation.get("status") == "DONE"
-        self._begun.put((gce.project, request.token), None if done else (operation["name"], request_id))
-        if done and of_operation("instances.insert", operation) is not None:
-            self._failed.put((gce.project, request_id), True)
+        self._begun.put((gce.project, request.token), None if done else operation["name"])
+        if done and of_operation(INSERT, operation) is not None:
+            self._failed.put((gce.project, str(operation.get("clientOperationId", ""))), True)
         return operation
 
     def _adopted(self, gce: Gce, request: CreateMachineRequest, zone: str, body: Resource) -> MachineStatus:
@@ -204,3 +208,9 @@ class GcpDriver:
                 terminated=False,
             )
         return instances.describe(gce, zone, vm)
+
+
+def _given(request: CreateMachineRequest) -> str | None:
+    """The operation that another worker has begun."""
+    name = request.begun.address if request.begun is not None else ""
+    return name if operations.may_be_asked(name) else None

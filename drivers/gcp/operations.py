@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from drivers.errors import DriverError, OperationFailed
 from drivers.gcp.calls import Gce, Resource, named
+from drivers.gcp.failures import of_operation
 from drivers.gcp.tokens import operation_ids
+from drivers.operations import Course
+from resources.errors import BegunOperation, ErrorClass
+
+_NAME = re.compile(r"[a-z0-9-]{1,200}")
+
+
+def begun_by(call: str, what: str, operation: Resource) -> BegunOperation | None:
+    """The handle of an operation that goes on."""
+    if operation.get("status") == "DONE" or not may_be_asked(str(operation.get("name", ""))):
+        return None
+    return BegunOperation(call=call, what=what, address=operation["name"])
+
+
+def may_be_asked(name: str) -> bool:
+    """Whether it is an operation's name, which becomes a part of an address."""
+    return _NAME.fullmatch(name) is not None
+
+
+def course(gce: Gce, zone: str, begun: BegunOperation) -> Course:
+    """How an operation goes; one call. Raises OperationFailed for one that has ended badly; DriverError."""
+    if not may_be_asked(begun.address):
+        return Course.UNKNOWN
+    try:
+        operation = gce.call("zoneOperations.get", zone=zone, operation=begun.address)
+    except DriverError as e:
+        if e.error_class is not ErrorClass.NOT_FOUND:
+            raise
+        return Course.UNKNOWN
+    if failure := of_operation(begun.call, operation):
+        raise OperationFailed.of(failure)
+    return Course.OVER if operation.get("status") == "DONE" else Course.GOES_ON
 
 
 def by_name(gce: Gce, zone: str, names: Sequence[str]) -> dict[str, Resource]:

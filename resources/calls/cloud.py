@@ -7,7 +7,7 @@ from pydantic import Field
 from resources.base import Annotations, Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
 from resources.calls.machine import StaleNode, Target
 from resources.cluster.accounts import Account
-from resources.errors import ErrorInfo
+from resources.errors import BegunOperation, ErrorInfo
 from resources.packed import Packed
 
 
@@ -25,6 +25,8 @@ class CreateInput(Value):
     """The uid of a VM of the machine's name that a person has told it to take over."""
     annotations: Annotations = Field(default_factory=dict)
     """Those of the node template that the driver reads."""
+    begun: BegunOperation | None = None
+    """What a call before has left: the cloud is still at it, or has ended it since."""
 
 
 class CreateOutput(Value):

@@ -27,7 +27,7 @@ from resources.base import (
 from resources.calls.cloud import ResourceUpdate, VmLook
 from resources.calls.cluster import NodeLook
 from resources.calls.machine import StaleNode
-from resources.errors import Code, ErrorInfo
+from resources.errors import BegunOperation, Code, ErrorInfo
 from resources.intents import Intent
 from resources.journal import Happening
 from resources.machine.facts import NodeFacts, VmFacts
@@ -369,6 +369,8 @@ class MachineState(Model):
     """The account that the VM was made in, in the cloud's own words, or may have been made in by a create call whose
     answer is not known: Secrets may open another one later. "": there was no such call, or it was made before this was
     recorded, and the next read of the VM fills it in."""
+    begun: BegunOperation | None = None
+    """What the cloud is at for the attempt, as its last call has left it."""
     asked: bool = True
     """Whether a create call may have asked the cloud for a VM: not while each has failed for want of a Secret."""
     joined: bool = False

@@ -38,6 +38,7 @@ from resources.errors import (
     IN_PROGRESS,
     MISSING_CREDENTIALS,
     WRONG_ACCOUNT,
+    BegunOperation,
     Code,
     ErrorClass,
     ErrorInfo,
@@ -140,7 +141,8 @@ async def test_a_creation_that_takes_longer_than_its_activity_may_goes_on_with_i
 ) -> None:
     """This is no failure: the machine stays Pending, and says what is being made."""
     info = ErrorInfo.of(ErrorClass.TRANSIENT, "network interface nic-1 is being made")
-    info = info.model_copy(update={"account_id": "1", "retry_after": 600.0})
+    begun = BegunOperation(call="CreateNic", what="network interface nic-1", address="nic-1")
+    info = info.model_copy(update={"account_id": "1", "retry_after": 600.0, "begun": begun})
     machines.stubs.then("create_machine", ApplicationError(info.message, info, type=IN_PROGRESS, non_retryable=True))
     handle = await machines.start(machines.new_state("m-1"))
 
@@ -155,6 +157,8 @@ async def test_a_creation_that_takes_longer_than_its_activity_may_goes_on_with_i
     await reason(handle, "NodeNotSeen")
     first, second = machines.stubs.called("create_machine")
     assert first.target.token == second.target.token
+    assert (first.begun, second.begun) == (None, begun)  # a worker that knows nothing asks for it
+    assert (await state(handle)).begun is None
 
 
 async def test_the_account_of_a_call_without_an_answer_is_that_of_each_later_call(

@@ -72,6 +72,8 @@ class FakeApi:
         """While set, what is made is ready only after `finish`."""
         self.boot = self.terminate = 0.0
         self.things: dict[str, Thing] = {}
+        self.failed: dict[str, str] = {}
+        """Id to code, of what could not be made in the end."""
         self.count = 0
         frame.join(SERVICE)
 
@@ -79,6 +81,13 @@ class FakeApi:
         """What is being made becomes ready now."""
         for thing in self.things.values():
             thing.ready = True
+
+    def fail(self, code: str) -> None:
+        """What is being made ends with this code, and leaves nothing."""
+        for thing in [t for t in self.things.values() if not t.ready]:
+            self.failed[thing.id] = code
+            self._lose_disks(thing.id)
+            del self.things[thing.id]
 
     def call(self, operation: str, credentials: str, timeout: float, **parameters: Any) -> Any:
         """Makes a call. Raises FakeError, NoAnswer."""
@@ -140,6 +149,14 @@ class FakeApi:
         if vm is None or vm.account != account or time.time() - vm.made < self.frame.lag.describe_after_create:
             raise FakeError("NotFound", f"there is no {id}")
         return vm
+
+    def _GetOperation(self, account: str, id: str) -> str:
+        """How the making of a thing goes: `running`, `done`, or the code with which it has ended."""
+        if code := self.failed.get(id):
+            return code
+        if id not in self.things:
+            raise FakeError("NotFound", f"there is no {id}")
+        return "done" if self.things[id].ready else "running"
 
     def _ListVms(self, account: str, labels: Labels, token: str, page: int, size: int) -> tuple[list[Thing], bool]:
         """One page, and whether there are more."""

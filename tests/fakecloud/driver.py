@@ -26,14 +26,14 @@ from drivers.base import (
     is_of,
     parsed,
 )
-from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.errors import DriverError, IdempotencyMismatch, OperationFailed
 from drivers.failures import about, scrub, words_of
 from drivers.tags import check_must_tags, class_tags, launch_tags, must_tags, plan_update
 from drivers.updating import UpdateTarget, answer
 from fakecloud.api import FakeApi, FakeError, NoAnswer, Thing
 from fakecloud.spec import FakeProviderSpec
 from fakecloud.wire import Remote
-from resources.errors import ErrorClass
+from resources.errors import BegunOperation, ErrorClass
 from resources.names import OWNER, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_UID
 
 CODES = {
@@ -66,6 +66,8 @@ class FakeDriver:
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         """Makes the network interface first, by a name that follows from uid and token; then the VM with it."""
+        if (made := self._asked(request)) is not None:
+            return made
         spec = parsed(FakeProviderSpec, request.provider_spec)
         disks = [
             {"size": disk.size_gb, "labels": launch_tags(spec, request.machine, f"disks[{n}]")}
@@ -74,7 +76,7 @@ class FakeDriver:
         labels = launch_tags(spec, request.machine, "vm")
         nic: Thing = self._call(request, "CreateNic", name=f"{_nics(request)}{request.token}")
         if not nic.ready:
-            return Making(what=f"network interface {nic.id}", again=AGAIN)
+            return _making("CreateNic", f"network interface {nic.id}", nic)
         try:
             vm: Thing = self._call(
                 request,
@@ -94,7 +96,24 @@ class FakeDriver:
                 dead = e.provider_code == "TokenOfDeadVm"
                 raise IdempotencyMismatch(e.message, provider_code=e.provider_code, terminated=dead) from None
             raise
-        return _status(vm) if vm.ready else Making(what=f"VM {vm.id}", again=AGAIN)
+        return _status(vm) if vm.ready else _making("CreateVm", f"VM {vm.id}", vm)
+
+    def _asked(self, request: CreateMachineRequest) -> MachineStatus | Making | None:
+        if (begun := request.begun) is None:
+            return None
+        try:
+            status: str = self._call(request, "GetOperation", id=begun.address)
+        except DriverError as e:
+            if e.error_class is ErrorClass.NOT_FOUND:
+                return None
+            raise
+        if status == "running":
+            return Making(what=begun.what, again=AGAIN, begun=begun)
+        if status != "done":
+            raise OperationFailed(
+                CODES.get(status, ErrorClass.UNKNOWN), f"{begun.call}: {status}", provider_code=status
+            )
+        return _status(self._call(request, "GetVm", id=begun.address)) if begun.call == "CreateVm" else None
 
     # -- reading
 
@@ -237,6 +256,10 @@ class FakeDriver:
 
 def driver(settings: DriverSettings) -> FakeDriver:
     return FakeDriver(settings)
+
+
+def _making(call: str, what: str, thing: Thing) -> Making:
+    return Making(what=what, again=AGAIN, begun=BegunOperation(call=call, what=what, address=thing.id))
 
 
 def _credentials(request: Any) -> str:

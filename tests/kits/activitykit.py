@@ -129,6 +129,8 @@ class Attempts:
     """The last attempt's heartbeat, which the next one finds."""
     tried: int = field(default=0)
     policy: RetryPolicy | None = None
+    longest: timedelta | None = None
+    """An attempt's time; None: a second, as the SDK's environment for tests has it."""
 
     async def attempt(
         self,
@@ -146,6 +148,7 @@ class Attempts:
             attempt=self.tried,
             retry_policy=self.policy,
             heartbeat_details=self.heartbeat,
+            start_to_close_timeout=self.longest or environment.info.start_to_close_timeout,
             started_time=started,
             current_attempt_scheduled_time=started,
             scheduled_time=scheduled or started,

@@ -53,6 +53,8 @@ async def create(machine: MachineEntity) -> None:
             state.attempt,
             plan_attempt(state.attempt, attempt_over, machine.snapshot, state.uid, workflow.now()),
         )
+        if former is None or former.token != state.attempt.token:
+            state.begun = None  # another token makes another VM
         _remember(machine, former)
         _told(machine, UpdateState.PENDING)
         report(machine)  # a class that it had before learns that the machine no longer uses it
@@ -83,6 +85,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
             class_name=state.attempt.machine_class.name,
             generation=state.attempt.machine_class.generation,
             takes=state.takes,
+            begun=state.begun,
             annotations=launch_annotations(machine.snapshot.provider, state.spec.node_template.metadata.annotations),
         ),
         queue=machine.cloud,
@@ -96,6 +99,7 @@ async def _try(machine: MachineEntity) -> Retry | None:
         output = await machine.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
+        state.begun = failure.info.begun
         state.asked = may_have_asked(asked, failure.kind, failure.info.account_id)
         if failure.kind == NOT_WANTED and not failure.info.account_id:
             return None  # no try of the call got so far that there may be a VM
@@ -162,7 +166,7 @@ def _record(machine: MachineEntity, output: CreateOutput) -> None:
         state.attempted_specs = []
     state.made, state.tagged = workflow.now(), output.tagged
     state.account_id = output.account_id or state.account_id
-    state.create_failure = None
+    state.create_failure = state.begun = None
     if output.uid:
         machine.note(
             "VMTakenOver",

@@ -130,7 +130,8 @@ def test_a_creation_is_made_of_passes_and_of_one_insert(cloud: GcpCloud) -> None
     given = machine(cloud)
     drivers = [cloud.driver.driver, cloud.driver_with(DriverSettings()).driver]
     made = [driver.create_machine(given.creation()) for driver in (*drivers, *drivers)]
-    assert made == [Making(what=f"VM {given.machine.name}", again=made[0].again)] * 4
+    assert isinstance(made[0], Making)
+    assert made == [Making(what=f"VM {given.machine.name}", again=made[0].again, begun=made[0].begun)] * 4
     assert [c.operation for c in calls(cloud)] == ["instances.insert"] * 2 + ["zoneOperations.get"] * 2
     cloud.do(cloud.gce.fast_forward)
     ids = {driver.create_machine(given.creation()).provider_id for driver in drivers}
