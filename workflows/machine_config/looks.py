@@ -64,6 +64,7 @@ async def look(pool: ConfigPoolEntity) -> None:
     s.most = made.most
     pool.keep_waits(made.waits)
     drains.take(pool, view)
+    loans.forget_unowned(pool)
     steps = [*happenings]
     for step in made.steps:
         match step:
