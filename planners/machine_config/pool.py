@@ -42,6 +42,10 @@ class ObservedConfigPool:
     progress_at: datetime | None = None
     """When the rollout last got further; None: none is going on, or it is held."""
 
+    returning: bool = True
+    """False in a run that began before a pool whose maxUnavailable cannot be read gave back what it has borrowed: a
+    replay must decide again by the rules it decided by."""
+
     @property
     def facts(self) -> ConfigPoolFacts:
         assert self.view.pool is not None
@@ -57,7 +61,8 @@ def plan(observed: ObservedConfigPool, now: datetime) -> ConfigPlan:
     try:
         most = max_unavailable(facts.max_unavailable, view.counts.machines, facts.control_plane)
     except ValueError as e:
-        return ConfigPlan(waits=(Wait("MaxUnavailableInvalid", str(e)), *waits))
+        back = lending.give_back(view, observed) if observed.returning else ()
+        return ConfigPlan(waits=(Wait("MaxUnavailableInvalid", str(e)), *waits), steps=back)
     unseen = follow.unseen(observed.reservations, view)
     free = max(0, most - view.counts.busy - view.counts.failing - len(unseen))
     steps: list[ConfigStep] = [*_taints(view), *_again(observed)]

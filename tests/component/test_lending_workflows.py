@@ -56,6 +56,27 @@ async def test_a_config_pool_borrows_each_machine_before_it_begins(
     assert not (await configs.state()).loans
 
 
+async def test_a_machine_that_is_taken_over_meanwhile_is_borrowed(
+    configs: Configs, temporal: WorkflowEnvironment
+) -> None:
+    """It belonged to nobody when that was looked up; then the pool was paused."""
+    owner = await temporal.client.start_workflow(
+        PlayedOwner.run, id=pool_id(configs.cluster, "demo"), task_queue=configs.cluster
+    )
+    configs.pool(maxUnavailable=1)
+    configs.put(*(n._replace(machine=f"m-{n.name}") for n in old_nodes(1)))
+    configs.after_owners = lambda: configs.pool(maxUnavailable=1, paused=True)
+    await configs.start()
+    await configs.waits("ConfigPoolPaused")
+    configs.after_owners, configs.owners = lambda: None, {"m-n0": "demo"}
+    configs.pool(maxUnavailable=1)
+    await configs.nudge()
+    assert "its budget is spent" in await configs.waits("MachinesNotLent")
+    assert configs.having("v1") == []
+    await owner.signal("be_willing")
+    await configs.updated()
+
+
 # -- owners -----------------------------------------------------------------------------------------------------------
 
 

@@ -86,6 +86,8 @@ class Configs:
         self.fails: dict[str, list[Exception]] = {}
         """What the next calls of an activity fail with, after their effect."""
         self.owners: dict[str, str] = {}
+        self.after_owners: Callable[[], None] = lambda: None
+        """What happens when the owners of machines have just been looked up."""
         self.synced = SyncOutput()
         self.degrades: set[str] = set()
         """Nodes whose daemons fail with v1."""
@@ -232,7 +234,9 @@ class Configs:
     @activity.defn
     async def find_owners_of_machines(self, input: FindOwnersInput) -> FindOwnersOutput:
         self._done("find_owners_of_machines", input)
-        return FindOwnersOutput(owners={m: self.owners.get(m, "") for m in input.machines})
+        output = FindOwnersOutput(owners={m: self.owners.get(m, "") for m in input.machines})
+        self.after_owners()
+        return output
 
     @activity.defn
     async def select_machines(self, input: SelectMachinesInput) -> SelectMachinesOutput:

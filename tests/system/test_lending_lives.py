@@ -8,11 +8,12 @@ import uuid
 
 import pytest
 from configkit import config_pool
+from configlife import ConfigLife
 from fakeetcd import fake_etcd
 from faults.control_plane_flows import LiveControlPlane
 from faults.flow import template
 from lentlives import Attendance, lent_life
-from lifekit import eventually
+from lifekit import Stack, eventually
 from pools.lives import OTHER_IMAGE, Pool, pool_class, pool_spec
 from temporalio.testing import WorkflowEnvironment
 
@@ -22,18 +23,23 @@ from resources.names import CONTROL_PLANE_LABELS
 WORKER = {"nodeTemplate": template({"node-role.kubernetes.io/worker": ""}).model_dump(mode="json", by_alias=True)}
 
 
+async def begun(stack: Stack, life: ConfigLife) -> tuple[Pool, Attendance, str]:
+    """A pool of three machines, of which one may be unavailable, and the config that their nodes have."""
+    pool, seen = Pool(stack), Attendance(stack, "p1", 3)
+    life.daemons.first = config = await life.target()
+    await pool.start(pool_spec(3, surge=0, unavailable=1, machine=WORKER))
+    await pool.rolled_out(3)
+    await life.all_have(config)
+    seen.begin()
+    return pool, seen, config
+
+
 @pytest.mark.core
 async def test_machines_are_replaced_while_their_nodes_get_another_config(temporal: WorkflowEnvironment) -> None:
-    """maxUnavailable is 1 of the pool of machines and 2 of the config pool, so never more than one is out of service.
-    Then a VM is lost, which takes the place: nothing else is taken out until it is made up for."""
+    """maxUnavailable is 1 of the pool of machines and 2 of the config pool, so never more than one is out of
+    service."""
     async with lent_life(temporal.client, config_pool("worker", maxUnavailable=2)) as (stack, life):
-        pool, seen = Pool(stack), Attendance(stack, "p1", 3)
-        life.daemons.first = first = await life.target()
-        await pool.start(pool_spec(3, surge=0, unavailable=1, machine=WORKER))
-        await pool.rolled_out(3)
-        await life.all_have(first)
-        seen.begin()
-
+        pool, seen, first = await begun(stack, life)
         await asyncio.gather(life.dns("10.96.0.53"), pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE)))
         second = await life.target(other_than=first)
         await pool.rolled_out(3, revision=2)
@@ -42,18 +48,24 @@ async def test_machines_are_replaced_while_their_nodes_get_another_config(tempor
         assert (seen.look().most, max(seen.ours)) == (1, 1)
         assert "MachineLent" in [h.reason for h in (await pool.state()).journal]
 
-        seen.begin()
-        life.daemons.first = second
+
+async def test_a_lost_machine_takes_the_place_of_the_nodes_that_get_another_config(
+    temporal: WorkflowEnvironment,
+) -> None:
+    """Nothing else is taken out of service until it is made up for."""
+    async with lent_life(temporal.client, config_pool("worker", maxUnavailable=2)) as (stack, life):
+        pool, seen, first = await begun(stack, life)
         lost, machine = min((await pool.machines()).items())
         vm = str(machine.status.provider_id).rpartition("/")[2]
         await asyncio.to_thread(stack.ec2().terminate_instances, InstanceIds=[vm])
         await eventually(
-            pool.state, lambda s: lost not in s.members or s.members[lost].phase is not Phase.RUNNING, "lost"
+            pool.state, lambda s: lost not in s.members or s.members[lost].phase is not Phase.RUNNING, f"{lost} is lost"
         )
-        await life.dns("10.96.0.10")
-        await life.all_have(first)
-        await life.updated(first)
-        await pool.rolled_out(3, revision=2)
+        await life.dns("10.96.0.53")
+        second = await life.target(other_than=first)
+        await pool.rolled_out(3)
+        await life.all_have(second)
+        await life.updated(second)
         assert lost not in await pool.machines()
         assert max(seen.look().ours) == 1
 

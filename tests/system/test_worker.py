@@ -130,7 +130,7 @@ ROLES: dict[str, set[str]] = {
         *("tell_users", "tell_held", "await_turn", "report_to_class", "ask_class", "find_users"),
         *("start_machines", "tell_members", "find_members", "find_pools", "register_pool", "forget_pool"),
         *("start_rollout", "tell_machines", "find_uses", "find_left", "find_owners"),
-        *("look_at_pool", "work_out_windows"),
+        *("look_at_pool", "await_templates", "work_out_windows"),
         *("start_config_pools", "start_config_rollout", "select_machines", "find_owners_of_machines"),
     },
     "cluster": {

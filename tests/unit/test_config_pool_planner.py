@@ -23,7 +23,9 @@ from resources.machine_config.view import LISTED
 
 def planned(nodes: list[ConfigNode], most: int | str | None = None, **more: Any) -> ConfigPlan:
     known: dict[str, Any] = {
-        k: more.pop(k) for k in ("reservations", "loans", "owners", "held", "progress_at", "now") if k in more
+        k: more.pop(k)
+        for k in ("reservations", "loans", "owners", "held", "progress_at", "returning", "now")
+        if k in more
     }
     now = known.pop("now", NOW)
     return plan(ObservedConfigPool(look(nodes, most, **more), **known), now)
@@ -384,3 +386,10 @@ def test_when_a_machine_is_given_back(says: str | None, held: dict[str, Any], ba
     nodes = [config_node("n0", says, machine="m0")] if says is not None else config_nodes("V1=V1")
     made = planned(nodes, owners=OWNERS, loans={"m0": loan(granted=NOW)}, keep=["n0"], **held)
     assert (GiveBack(("m0",)) in made.steps) is back
+
+
+@pytest.mark.parametrize("returning", [True, False], ids=["now", "in a run from before"])
+def test_a_pool_with_no_amount_gives_back_what_it_has_borrowed(returning: bool) -> None:
+    nodes = [config_node("n0", "V1=V1", machine="m0")]
+    made = planned(nodes, "40 %", owners=OWNERS, loans={"m0": loan(granted=NOW)}, keep=["n0"], returning=returning)
+    assert (GiveBack(("m0",)) in made.steps) is returning

@@ -8,7 +8,7 @@ from functools import partial
 
 from temporalio import workflow
 
-from workflows.machine_config.pool_entity import ConfigPoolEntity
+from workflows.machine_config.pool_entity import LENDING, ConfigPoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.configs import ConfigActivities
@@ -26,7 +26,7 @@ PATIENCE = 6
 
 
 def _asked_again(pool: ConfigPoolEntity) -> datetime:
-    passes = PATIENCE * pool.s.timings.poll if workflow.patched("loans-by-passes") else timedelta(seconds=30)
+    passes = PATIENCE * pool.s.timings.poll if workflow.patched(LENDING) else timedelta(seconds=30)
     return workflow.now() + passes
 
 
@@ -41,6 +41,14 @@ async def find(pool: ConfigPoolEntity, machines: Sequence[str]) -> None:
     )
     s.owners |= {machine: found.owners.get(machine, "") for machine in machines}
     pool.nudge()
+
+
+def forget_unowned(pool: ConfigPoolEntity) -> None:
+    """That a machine belongs to nobody holds for the plan that follows: somebody may take it over after that, and lends
+    it then."""
+    s = pool.s
+    if "" in s.owners.values() and workflow.patched(LENDING):
+        s.owners = {machine: owner for machine, owner in s.owners.items() if owner}
 
 
 def borrow(pool: ConfigPoolEntity, step: Borrow) -> None:

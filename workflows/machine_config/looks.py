@@ -67,6 +67,7 @@ async def look(pool: ConfigPoolEntity) -> None:
     s.most = made.most
     pool.keep_waits(made.waits)
     drains.take(pool, view.nodes)
+    loans.forget_unowned(pool)
     steps = [*happenings]
     for step in made.steps:
         match step:

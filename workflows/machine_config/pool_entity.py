@@ -19,6 +19,9 @@ with workflow.unsafe.imports_passed_through():
 
 LOOK_SELDOM = timedelta(minutes=30)
 """The time between two looks where nobody says that anything has changed."""
+LENDING = "config-lending-2"
+"""In a run that began before, machines are asked for again by the clock and not by passes, one that belonged to nobody
+is not looked up anew, and nothing is given back while maxUnavailable cannot be read."""
 LOOK_OFTEN = timedelta(minutes=1)
 """The same while nodes are under way: the watch may have missed something."""
 
@@ -72,6 +75,7 @@ class ConfigPoolEntity(ConfigEntity):
             reservations=s.reservations,
             loans=s.loans,
             owners=s.owners,
+            returning=not s.loans or workflow.patched(LENDING),
             held=self.held(workflow.now()),
             progress_at=story.progress_at if story is not None and story.held_since is None else None,
         )

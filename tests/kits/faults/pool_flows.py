@@ -36,10 +36,10 @@ from faults.strike import arm
 from planners.fleet import pace
 from resources.machine.facts import VmFacts
 from resources.machine.state import MachineState
-from resources.names import SCALE_DOWN_DISABLED, cluster_id, rollout_id
+from resources.names import SCALE_DOWN_DISABLED, UPDATES_AFTER_ANNOTATION, cluster_id, rollout_id
 from resources.orders import in_ms
 from resources.owner import Owner
-from resources.pool.intents import PoolSummary, VerdictIntent
+from resources.pool.intents import PoolIntent, PoolSummary, VerdictIntent
 from resources.pool.rollout import RolloutOutcome
 from resources.pool.state import PoolState
 from simulator.frame import FaultRule
@@ -246,10 +246,10 @@ async def rollout_undone(it: Live) -> None:
     await it.end(machines=3, ceiling=3, rollouts=2)
 
 
-@pool_flow("work_out_windows", "look_at_pool")
+@pool_flow("work_out_windows", "look_at_pool", "await_templates")
 async def pool_behind_gates(it: Live) -> None:
-    """Windows that are always open, a pool before that never was, and an approval: each is found out, whatever is
-    struck, and then the rollout goes as any other."""
+    """Windows that are always open, pools before that never were, and an approval: each is found out, whatever is
+    struck, and then the rollout and a change of the template go as any other."""
     pool = it.pool
     await it.up(2)
     gates = {
@@ -264,6 +264,14 @@ async def pool_behind_gates(it: Live) -> None:
     assert "approved" in await pool.ask("approve", VerdictIntent(id=uuid.uuid4().hex))
     await pool.rolled_out(2, revision=2)
     assert (await pool.result(2)).outcome == RolloutOutcome.COMPLETE
+    hot = PoolIntent(
+        spec=pool_spec(2, machine={**WELL, "drainTimeout": "7m"}, **gates),
+        machine_class=(await pool.state()).machine_class,
+        annotations={UPDATES_AFTER_ANNOTATION: "nobody"},
+    )
+    assert "hot update of 2 machines" in await pool.ask("apply", hot)
+    await pool.when(lambda s: not s.template_pending, "all have the template")
+    assert (await pool.state()).turn > 0
     check_i3(it.seen, 2)
     await it.end(machines=4, ceiling=3, rollouts=1)
 
