@@ -44,6 +44,7 @@ def _settings(options: argparse.Namespace) -> SimulatorSettings:
         state_dir=options.state_dir,
         cluster=options.cluster,
         timings=_timings(options),
+        config_daemons=options.config_daemons,
     )
 
 
@@ -73,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--terminate", type=float, metavar="SECONDS", help="a VM takes so long to end (demo: 40; fast: 0.1)"
+    )
+    parser.add_argument(
+        "--config-daemons", action="store_true", help="serve machine configs, with a daemon on each node of a pool"
     )
     parser.add_argument("--kubeconfig", type=Path, help="write an administrator's kubeconfig to this file")
     parser.add_argument(

@@ -51,6 +51,8 @@ _GROUPS = {
     "apis/coordination.k8s.io/v1": ("leases",),
     "apis/certificates.k8s.io/v1": ("certificatesigningrequests",),
     "apis/storage.k8s.io/v1": ("volumeattachments",),
+    "apis/apiextensions.k8s.io/v1": ("customresourcedefinitions",),
+    "apis/machineconfiguration.openshift.io/v1": ("machineconfigs", "machineconfigpools"),
 }
 _PREFIX = {plural: prefix for prefix, plurals in _GROUPS.items() for plural in plurals}
 

@@ -72,6 +72,8 @@ class SimulatorSettings(BaseModel):
     state_dir: Path | None = None
     cluster: str = "demo"
     timings: Timings = Field(default_factory=Timings.demo)
+    config_daemons: bool = False
+    """Serve the kinds of machine configs, with a daemon on each Node of a pool."""
     knobs: list[KnobRule] = Field(default_factory=list)
     """Knobs for a fresh state; a saved state brings its own."""
 
@@ -184,7 +186,8 @@ class Simulator:
 
     async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
         grace = self.settings.timings.grace
-        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace)
+        takes = self.settings.timings.boot if self.settings.config_daemons else None
+        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace, config_daemons=takes)
         await controllers.start()
         stack.push_async_callback(controllers.stop)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from simulator.client import ConnectionPool, from_kubeconfig
+from simulator.client import ConnectionPool, KubeClient, from_kubeconfig
+from simulator.controllers.config_daemons import ConfigDaemons, serve_kinds
 from simulator.controllers.daemonset import DaemonSets
 from simulator.controllers.disruption import Disruption
 from simulator.controllers.eviction import TaintEviction
@@ -37,8 +38,12 @@ class Controllers:
     seconds between two passes of each controller when nothing happens.
     """
 
-    def __init__(self, kubeconfig: str, *, grace: float, resync: float = 10.0) -> None:
+    def __init__(
+        self, kubeconfig: str, *, grace: float, resync: float = 10.0, config_daemons: float | None = None
+    ) -> None:
+        """`config_daemons`: the seconds that a Node's daemon takes to apply a machine config; None: no daemons."""
         self._kubeconfig = kubeconfig
+        self._config_daemons = config_daemons
         self._grace = grace
         self._resync = resync
         self._tasks: list[asyncio.Task[None]] = []
@@ -67,6 +72,17 @@ class Controllers:
         ]
         self._tasks = [asyncio.create_task(i.run(), name=f"informer {i.resource}") for i in of.values()]
         self._tasks += [asyncio.create_task(c.run(), name=type(c).__name__) for c in controllers]
+        if self._config_daemons is not None:
+            daemons = self._run_config_daemons(client, nodes, self._config_daemons)
+            self._tasks.append(asyncio.create_task(daemons, name="ConfigDaemons"))
+
+    async def _run_config_daemons(self, client: KubeClient, nodes: Informer, takes: float) -> None:
+        """Once the kinds are served: a list of what is not there would be asked for again and again."""
+        await serve_kinds(client)
+        pools = Informer(client, "machineconfigpools")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pools.run())
+            group.create_task(ConfigDaemons(client, nodes, pools, takes=takes, resync=self._resync).run())
 
     async def stop(self) -> None:
         for task in self._tasks:

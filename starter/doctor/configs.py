@@ -13,6 +13,7 @@ from resources.machine_config.keys import (
     CONFIG_KINDS,
     CONTROLLER,
     CONTROLLER_CONFIG,
+    MACHINE_CONFIG_POOL,
 )
 from resources.machine_config.node import ConfigNode
 from resources.machine_config.objects import MachineConfigPool
@@ -22,6 +23,7 @@ from resources.words import utc_clock
 from starter.doctor.findings import Finding, attempt, few, ok, problem, warning
 from starter.sdk.client import HostlerClient
 from starter.sdk.kube import connect_cluster, soon
+from starter.sdk.machine_config.description import target_of
 from starter.sdk.machine_config.objects import config_objects, path_of
 
 SILENT_AFTER = timedelta(minutes=10)
@@ -59,10 +61,11 @@ async def _kinds(settings: Settings, name: str, subject: str) -> list[Finding]:
         if missing:
             return [problem(subject, f"the API server does not serve {', '.join(missing)} ({API})", INSTALL)]
         if await soon(kube, kube.find(path_of(CONTROLLER_CONFIG, CONTROLLER))) is None:
-            words = (
-                f"there is no {CONTROLLER_CONFIG.kind} {CONTROLLER}: no template is filled in, so no pool is rendered"
-            )
-            return [problem(subject, words, EXAMPLE)]
+            pools = (await soon(kube, kube.get(path_of(MACHINE_CONFIG_POOL))))["items"]
+            words = f"there is no {CONTROLLER_CONFIG.kind} {CONTROLLER}: no template is filled in"
+            if bare := [pool["metadata"]["name"] for pool in pools if not target_of(pool)]:
+                return [problem(subject, f"{words}, and nothing is rendered for pool {', '.join(bare)}", EXAMPLE)]
+            return [ok(subject, f"the API server knows their kinds; {words}, pools have what people write")]
     return [ok(subject, "the API server knows their kinds, and has the ControllerConfig")]
 
 

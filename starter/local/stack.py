@@ -38,6 +38,8 @@ HOST = "127.0.0.1"
 QUIET_PORTS = range(20_000, 32_000)
 CLUSTER = "demo"
 FULL_NAME = "shoot--hostler--demo"
+MACHINE_CONFIGS = {"enabled": True, "renderDelay": "1s"}
+"""A person who watches need not wait for what else may come to be rendered."""
 KNOBS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',  # timers fire on time
     # Without them, twenty: the dev server has one shard, and each step of each workflow waits until its queue is read.
@@ -244,6 +246,11 @@ class Stack:
         return None if self.options.temporal_address else f"http://{HOST}:{self.ports.ui}"
 
     @property
+    def _has_config_daemons(self) -> bool:
+        """Whether machine configs can be tried: the simulated cluster serves them, and its nodes have daemons."""
+        return self.options.simulator and self.options.api_server_kubeconfig is None
+
+    @property
     def kube(self) -> str:
         return f"https://{HOST}:{self.ports.kube}"
 
@@ -345,6 +352,8 @@ class Stack:
             argv += ["--terminate", str(self.options.terminate)]
         if self.options.api_server_kubeconfig:
             argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
+        if self._has_config_daemons:
+            argv += ["--config-daemons"]
         return self._command("simulator", argv, ready=_said(_is_object))
 
     def _worker_command(self) -> Command:
@@ -363,6 +372,8 @@ class Stack:
                 CLUSTER: {
                     "kubeconfig": "kubeconfig" if simulated else str(self.kubeconfig),
                     "fullName": FULL_NAME,
+                    # Only the simulated cluster is made to serve them: another one's kinds are its owner's affair.
+                    **({"machineConfigs": MACHINE_CONFIGS} if self._has_config_daemons else {}),
                 }
             },
             "secrets": {"source": "kubernetes", "cluster": CLUSTER},

@@ -40,11 +40,14 @@ async def test_what_is_missing_is_said_one_thing_after_the_other(
         assert said.remedy == INSTALL
         assert "does not serve machineconfigs, machineconfigpools, kubeletconfigs, controllerconfigs" in said.message
         await install_kinds(kube)
+        assert Level.PROBLEM not in await found_by(life)  # nobody has a pool yet
+        await create(kube, config_pool("worker"))
         (said,) = (await found_by(life))[Level.PROBLEM]
         assert "there is no ControllerConfig machine-config-controller" in said.message
+        assert "nothing is rendered for pool worker" in said.message
         (unattended,) = (await found_by(life))[Level.WARNING]
         assert unattended.message.startswith("no workflow looks after them")
-        await create(kube, *(o for o in examples() if o["kind"] == CONTROLLER_CONFIG.kind), config_pool("worker"))
+        await create(kube, *(o for o in examples() if o["kind"] == CONTROLLER_CONFIG.kind))
         (said,) = (await found_by(life, served=True))[Level.PROBLEM]  # a worker is there, and still nobody begins
         assert said.message.startswith("no workflow looks after them")
         await life.join("worker-1", "worker-2")

@@ -12,11 +12,11 @@ import yaml
 from cli import answering
 from configkit import config, config_pool
 from configlife import ConfigLife, config_life
-from kubekit import Obj, simulated
+from kubekit import NODES, Obj, simulated
 from lifekit import command, eventually
 from temporalio.testing import WorkflowEnvironment
 
-from resources.machine_config.keys import MACHINE_CONFIG
+from resources.machine_config.keys import MACHINE_CONFIG, SEED
 
 pytestmark = pytest.mark.core
 
@@ -143,6 +143,18 @@ async def test_a_config_is_applied_followed_held_and_taken_back(life: ConfigLife
     events = await hostler(life, "events", "mcp", "worker")
     assert "ConfigNodeDegraded" in events
     assert "renewal: " in await hostler(life, "renew", "mcp", "worker")
+
+    # A node of no pool is drained too, where its daemon asks for it.
+    await life.join("apart-1", pool="nobody")
+    await life.kube.patch(f"{NODES}/apart-1", {"metadata": {"annotations": {SEED.desired_drain: "drain-v9"}}})
+
+    async def apart() -> Obj:
+        return await life.kube.get(f"{NODES}/apart-1")
+
+    found = await eventually(
+        apart, lambda n: n["metadata"]["annotations"].get(SEED.last_drain) == "drain-v9", "drained"
+    )
+    assert found["spec"]["unschedulable"] is True
 
 
 async def test_what_is_not_there_is_said(life: ConfigLife) -> None:
