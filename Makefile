@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 
 install: $(STAMP)  ## The virtual environment in .venv
 
-demo: $(STAMP)  ## One machine's life in two minutes; PROVIDER=azure or gcp for another cloud, KUBE=real after `make kube`
+demo: $(STAMP)  ## One machine's life in half a minute; PROVIDER=azure or gcp for another cloud, KUBE=real after `make kube`
 	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/kits/realkube.py $(BIN)/python) -m starter.local.demo $(PROVIDER)
 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C; ARGS="--provider gcp"

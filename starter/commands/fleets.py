@@ -116,7 +116,9 @@ async def _manifest(shelf: Shelf, manifest: Callable[[Any, Any], Json], of: Flee
         return None  # gone since it was listed
     if found.no_answer:
         warn(f"{shelf.noun} {of.name}: {found.no_answer}: the spec is what was requested; the status is not known")
-    return manifest(found.state, found.summary)
+    made = manifest(found.state, found.summary)
+    phase = {"phase": found.listed.phase} if found.listed.phase else {}
+    return made | {"status": {**phase, **made["status"]}}
 
 
 # -- wait -------------------------------------------------------------------------------------------------------------

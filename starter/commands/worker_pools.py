@@ -79,7 +79,16 @@ async def _manifests(client: HostlerClient, found: Sequence[WorkerPoolListed]) -
     from starter.sdk.worker_pools import worker_pool_manifest
 
     every = await parallel.each(partial(client.worker_pools.find, w.name, cluster=w.cluster) for w in found)
-    return [worker_pool_manifest(one) for one in every]
+    made = [worker_pool_manifest(one) for one in every]
+    return [m and m | {"status": _status(of)} for m, of in zip(made, found, strict=True)]
+
+
+def _status(of: WorkerPoolListed) -> Json:
+    """Its phase, and the numbers of all zones together, by the names that they have in a pool."""
+    numbers = {
+        f"{n}Replicas": total for n in ("updated", "available", "unhealthy") if (total := of.total(n)) is not None
+    }
+    return {"phase": phase_of(of), **numbers}
 
 
 # -- describe ---------------------------------------------------------------------------------------------------------

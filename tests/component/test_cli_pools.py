@@ -105,6 +105,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
     printed = (await place.run("get", "machinedeployments", "p1", "-o", "yaml")).ok()
     status = yaml.safe_load(printed)["status"]
     assert (status["availableReplicas"], status["revision"], status["rolledOut"]) == (3, 1, True)
+    assert status["phase"] == "Ready"  # what the table's column shows, for -o jsonpath too
     assert await apply(place, yaml.safe_load(printed)) == ["machinedeployment/p1 unchanged"]
     many = json.loads((await place.run("get", "pools", "-o", "json")).ok())
     assert [p["metadata"]["name"] for p in many["items"]] == ["p1"]
@@ -521,7 +522,7 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     [
         ("scale p1 --replicas 3", "it takes pool, workerpool; write pool p1 or workerpool p1"),
         ("hibernate p1", "it takes pool; write pool p1"),
-        ("renew m1", "class, cluster, mcp; write machine m1 or pool m1 or class m1 or cluster m1 or mcp m1"),
+        ("renew m1", "class, cluster, mcp, all; write machine m1 or pool m1 or class m1 or cluster m1 or mcp m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
         ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
         ("rollout restart deployment/p1", "write pool/p1, controlplane, or mcp/p1"),

@@ -102,6 +102,8 @@ async def test_a_worker_pool_from_its_first_machine_to_its_last(place: Place, ma
     await rolled_out(place, A, B)
     assert not before & set(machines.there)
     assert "flatcar 4459.2.2" in "\n".join(await said(place, "describe", "workerpool", "workers"))
+    status = "jsonpath={.status.phase} {.status.availableReplicas}"
+    assert await said(place, "get", "workerpool", "workers", "-o", status) == ["Ready 3"]
 
     # A zone is taken out and another one comes in; classes that nobody uses any longer go with the next apply.
     moved = manifest(maximum=4, machine=image("4459.2.2"), zones=["eu-west-1a", "eu-west-1c"])

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import typer
 from lifekit import Stack
 from paths import ROOT
 from typer.main import get_command
 
 from resources import errors
 from resources.reasons import Kind
+from starter.commands.kinds import ALIASES, ALL
 from starter.main import app
 
 SYNOPSIS = re.compile(r"[|…\[\]·]")
@@ -35,13 +37,20 @@ def typed(page: str) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> str:
-    """The command that takes them. Raises a usage error; runs nothing."""
+    """The command that takes them, with a kind that it may be about. Raises a usage error; runs nothing."""
     command, name = get_command(app), "hostler"
     ctx = command.make_context(name, list(words))
     while hasattr(command, "resolve_command"):
         name, command, rest = command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
         ctx = command.make_context(name, rest, parent=ctx)
-    return str(ctx.command_path)
+    path = str(ctx.command_path)
+    for kind in str(ctx.params.get("kind") or ALL).split(","):
+        if not path.startswith("hostler hook ") and kind.partition("/")[0] not in (
+            *ALIASES,
+            ALL,
+        ):  # a hook's kind is its own
+            raise typer.BadParameter(f"{kind!r} is no kind")
+    return path
 
 
 async def run(stack: Stack, command: list[str]) -> str:

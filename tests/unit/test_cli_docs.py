@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pagekit import parse, typed
+from paths import ROOT
 from typer.exceptions import TyperException
 
 PAGES = {
@@ -21,7 +22,14 @@ def test_the_command_line_takes_what_the_page_says(page: str, one: str) -> None:
     assert one in taken
 
 
-@pytest.mark.parametrize("line", ["simulator faults ad x", "wait machine m1 --form=deleted", "get", "nonsense"])
+@pytest.mark.parametrize("page", ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))])
+def test_every_command_of_every_page_is_one(page: str) -> None:
+    assert all(parse(words).startswith("hostler ") for words in typed(page))
+
+
+@pytest.mark.parametrize(
+    "line", ["adopt m1 -f m.yaml", "simulator faults ad x", "wait machine m1 --form=deleted", "get", "nonsense"]
+)
 def test_what_is_wrong_is_seen(line: str) -> None:
     with pytest.raises(TyperException):
         parse(line.split())

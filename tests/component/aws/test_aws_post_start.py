@@ -80,8 +80,11 @@ def test_errors_after_the_start_are_one_of_the_longer_wait(cloud: AwsCloud, ec2:
     made = cloud.driver.create_machine(given.creation())
     fault(cloud, "ModifyNetworkInterfaceAttribute", "RequestLimitExceeded")
     fault(cloud, "AssignIpv6Addresses", "PrivateIpAddressLimitExceeded")
+    before = mark(cloud)
     with pytest.raises(DriverError) as both:
         cloud.driver.update_machine(given.update(made.provider_id))
+    in_order = ["ModifyNetworkInterfaceAttribute", "ModifyNetworkInterfaceAttribute", "AssignIpv6Addresses"]
+    assert mutating(cloud, before) == in_order  # seed 000, *AWS Provider Changes*
     assert both.value.error_class is ErrorClass.QUOTA
     assert "RequestLimitExceeded" in both.value.message
     assert "PrivateIpAddressLimitExceeded" in both.value.message

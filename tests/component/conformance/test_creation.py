@@ -22,6 +22,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.kube.tokens import render
 from planners.machine.creation import after_failed_create, token_of
+from resources import attributes
 from resources.calls.cloud import CreateOutput, StatusOutput
 from resources.calls.machine import MachineRef
 from resources.clouds.aws.spec import PLACEMENT
@@ -110,9 +111,15 @@ async def test_c02_a_run_that_begins_with_an_id_is_pending_and_creates_nothing(m
     assert (seen.status.phase, operation(seen)) == (Phase.PENDING, PROCESSING)
     machines.stubs.holds["update_machine"].set()
     await reason(handle, "NodeNotSeen")
+    assert (await handle.describe()).typed_search_attributes.get(attributes.NODE) is None  # it is only promised
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
     assert machines.stubs.called("create_machine") == []
+
+    async def listed() -> str | None:
+        return (await handle.describe()).typed_search_attributes.get(attributes.NODE)
+
+    await eventually(listed, lambda node: node == NODE, "HostlerNode, seed 000's label `node`")
 
 
 async def test_c03_nothing_new_writes_nothing(machines: Machines) -> None:
