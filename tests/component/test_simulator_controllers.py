@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -144,6 +145,26 @@ async def test_a_silent_node_becomes_unknown_and_recovers(world: World) -> None:
     node = await eventually(lambda: world.cluster.node(silent), lambda n: is_ready(n) and len(taint_keys(n)) == 1)
     assert taint_keys(node) == {("mine", "PreferNoSchedule")}
     await eventually(lambda: world.client.get("pods", "p", "default"), is_ready)
+
+
+async def test_while_all_stand_still_nobody_is_silent(world: World) -> None:
+    """A computer that is held up for longer than the grace period; a kubelet that then dies is noticed all the same."""
+    (name,) = await world.join(1)
+    before = condition(await world.cluster.node(name), "Ready")
+    slow = [FaultRule(operation="patch leases", delay=0.5, times=None)]  # so that the kubelet is not heard first
+    slow.append(FaultRule(operation="patch nodes/status", match="KubeletReady", delay=0.5, times=None))
+    world.cluster.frame.faults += slow
+    time.sleep(2 * GRACE)  # noqa: ASYNC251 - it holds up the kubelet, the API server and the controllers
+    await eventually(
+        lambda: world.cluster.node(name),
+        lambda n: condition(n, "Ready")["lastHeartbeatTime"] > before["lastHeartbeatTime"],
+        "the next heartbeat",
+    )
+    assert all(rule.hits for rule in slow)
+    written = {call.caller for call in world.cluster.frame.calls(operation="patch nodes/status")}
+    assert {caller.rpartition(":")[0] for caller in written} == {"system:node"}, "only the kubelet says what it is like"
+    world.silence(1)
+    await eventually(lambda: world.cluster.node(name), lambda n: taint_keys(n) >= UNREACHABLE, "unreachable taints")
 
 
 async def test_a_node_nobody_ever_posted_for(world: World) -> None:

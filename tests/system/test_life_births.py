@@ -32,6 +32,7 @@ from resources.errors import Code, ErrorClass
 from resources.machine.state import MachineState, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
 from resources.timings import Timings
+from simulator.frame import FaultRule
 
 SOON = timedelta(seconds=4)  # creationTimeout of a machine that should fail
 HOUR = timedelta(hours=1)
@@ -207,8 +208,10 @@ async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
 
 async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> None:
     """Its kubelet had its identity in time, and could not register. It gets no work, and goes with the machine."""
-    fault(stack, service="kubernetes", operation="create nodes", code="InternalError", times=None, id="register")
-    await stack.create(creation_timeout=SOON)
+    register = fault(stack, service="kubernetes", operation="create nodes", code="InternalError", times=None)
+    await stack.create(creation_timeout=HOUR)
+    await eventually(lambda: _struck(register), bool, "a registration that is refused")
+    await time_is_up(stack, creation_timeout=SOON)
     failed = await stack.phase(Phase.FAILED)
     stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
     late = await eventually(stack.state, lambda s: "JoinedLate" in reasons(s), "a node that joined late")
@@ -218,6 +221,10 @@ async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> N
     taints = [t["key"] for t in node(stack, late.node.name)["spec"]["taints"]]
     assert INSTANCE_NOT_READY_TAINT in taints
     await nothing_is_left(stack, failed)
+
+
+async def _struck(rule: FaultRule) -> int:
+    return rule.hits
 
 
 # -- it joins otherwise than expected ----------------------------------------------------------------------------------
@@ -237,7 +244,9 @@ async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> Non
     """It goes with its machine too, although it was not made ready for work."""
     fault(stack, service="kubernetes", operation="patch nodes", match="hostler.io/pool", code="Forbidden", times=None)
     knobs(stack, node_name="worker-17")
-    await stack.create(creation_timeout=SOON)
+    await stack.create(creation_timeout=HOUR)
+    await stack.reason("NodeTemplate")
+    await time_is_up(stack, creation_timeout=SOON)
     failed = await stack.phase(Phase.FAILED)
     assert "worker-17" in stack.kubectl("get", "nodes", "-o", "name")
     await nothing_is_left(stack, failed)

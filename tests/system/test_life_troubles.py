@@ -160,8 +160,9 @@ async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, ends: str, s
 
 
 async def test_ready_again_between_the_two_looks(stack: Stack) -> None:
-    timings = Timings.fast().model_copy(update={"confirm": timedelta(seconds=6)})
-    await stack.create(health_timeout=timedelta(seconds=8), timings=timings)
+    between = timedelta(minutes=10)  # as long as it takes until it was seen and the node is well again
+    timings = Timings.fast().model_copy(update={"confirm": between})
+    await stack.create(health_timeout=between + timedelta(seconds=2), timings=timings)
     running = await stack.phase(Phase.RUNNING)
     knobs(stack, unready=True)
     await stack.reason("ConfirmingFailure")

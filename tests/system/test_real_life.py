@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from kubekit import NODES, PODS, REQUESTS, SECRETS, KubeTarget, Obj, unique
 from lifekit import Stack, eventually, new_stack, write_secret
-from lives import knobs, user_data
+from lives import knobs, time_is_up, user_data
 from realkube import ALL, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 
@@ -193,13 +193,15 @@ async def test_a_kubelet_that_stays_silent_is_failed(
 ) -> None:
     """Two fresh looks read Node and Lease at a real API server; the pod is evicted in Failed, and not waited for."""
     monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=1))  # otherwise 5 min
-    await stack.create("m-1", health_timeout=timedelta(seconds=5))
+    await stack.create("m-1", health_timeout=timedelta(hours=1))
     running = await stack.phase(Phase.RUNNING, "m-1")
     name, pod = node_name_of(running), unique("web")
     spec = {"nodeName": name, "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "i"}]}
     await real.target.create(PODS, {"metadata": {"name": pod}, "spec": spec})
     await eventually(lambda: real.target.get(f"{PODS}/{pod}"), is_ready, "the pod")
     knobs(stack, "m-1", dies_after=0.0)
+    await stack.phase(Phase.UNKNOWN, "m-1")
+    await time_is_up(stack, "m-1", health_timeout=timedelta(seconds=5))
     failed = await stack.reason("HealthTimeout", "m-1")
     assert failed.status.phase == Phase.FAILED
     assert failed.status.waiting_for is not None

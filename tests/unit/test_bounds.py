@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import types
@@ -71,6 +72,7 @@ def models() -> Iterator[type]:
                 yield member
 
 
+@functools.cache  # hundreds of fields have a few types
 def takes_too_much(hint: Any) -> bool:
     """Whether some value that the type describes has no bound."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
