@@ -194,9 +194,8 @@ def translated() -> Iterator[None]:
 def _placed(info: ErrorInfo, ended: bool = False) -> ErrorInfo:
     """The error's info with the account in which the failed activity may have made something, and with what the cloud
     is still at there; `ended`: nothing any longer."""
-    begun = None if ended else _progress.get({}).get(BEGUN)
-    kept = BegunOperation.model_validate(begun) if isinstance(begun, dict) else None
-    return info.model_copy(update={"account_id": _account(), "begun": kept})
+    begun = None if ended else BegunOperation.read(_progress.get({}).get(BEGUN))
+    return info.model_copy(update={"account_id": _account(), "begun": begun})
 
 
 def _account() -> str:

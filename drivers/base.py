@@ -12,7 +12,7 @@ status names its account, and a caller that is about to believe that a VM is gon
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -294,6 +294,17 @@ def parsed(model: type[S], provider_spec: dict[str, Any]) -> S:
         errors = e.errors(include_url=False, include_input=False)
     wrong = "; ".join(f"{'.'.join(map(str, x['loc'])) or 'spec'}: {x['msg']}" for x in errors)
     raise DriverError(ErrorClass.INVALID, f"providerSpec: {wrong}")
+
+
+def volume_ids(request: GetVolumeIDsRequest, csi_driver: str, in_tree: Callable[[dict[str, Any]], str]) -> list[str]:
+    """The ids of the volumes that are this cloud's: of its CSI driver, or by the Kubernetes API's own field for it.
+    `in_tree`: the id that a spec has there, or ""."""
+    found = []
+    for spec in request.persistent_volume_specs:
+        csi = spec.get("csi") or {}
+        its = csi.get("driver") == csi_driver and csi.get("volumeHandle")
+        found.append(its or in_tree(spec))
+    return [id for id in found if id]
 
 
 def load_driver(provider: str, settings: DriverSettings | None = None) -> Driver:

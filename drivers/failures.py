@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from drivers.errors import DriverError, OperationFailed
+from resources.base import waited
 from resources.errors import ErrorClass
 from resources.redact import hide_secrets
 
@@ -53,6 +54,11 @@ def about(error: DriverError, resources: Iterable[str]) -> DriverError:
         retry_after=error.retry_after,
         code=error.code,
     )
+
+
+def asked_to_wait(retry_after: str) -> float | None:
+    """The seconds that a header Retry-After asks for; None where it has a date, or there is none."""
+    return waited(float(retry_after)) if retry_after.isdecimal() else None
 
 
 def words_of(user_data: str | bytes) -> list[str]:

@@ -8,9 +8,28 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from drivers.errors import DriverError
+from resources.endpoints import in_clear
+from resources.errors import ErrorClass
 
 MAX_SESSIONS = 64
 """A cloud's clients take some megabytes; the least recently used ones go first."""
+
+
+def check_endpoint(endpoint: str, where: str) -> str:
+    """The endpoint. Raises DriverError where credentials, or the bootstrap token in user data, would be sent in the
+    clear. `where`: what sets it, in words."""
+    try:
+        unsafe = in_clear(endpoint)
+    except ValueError:  # no URL at all
+        unsafe = True
+    if unsafe:
+        raise DriverError(
+            ErrorClass.AUTH,
+            f"the endpoint {endpoint} is not https, and credentials would be sent unencrypted: correct it in {where} "
+            "(http:// is taken on loopback only)",
+        )
+    return endpoint
+
 
 C = TypeVar("C")
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from resources.base import Key, Seconds, Text, Value, Word
 
@@ -79,6 +79,14 @@ class BegunOperation(Value):
     """What it makes or deletes: `VM worker-1-3f9c2d1a7b`."""
     address: Address
     """What the cloud calls it: a URL at the cloud's own endpoint, or a name."""
+
+    @classmethod
+    def read(cls, found: Any) -> BegunOperation | None:
+        """The operation that a heartbeat has; None for anything else that somebody may have written there."""
+        try:
+            return cls.model_validate(found)
+        except ValidationError:
+            return None
 
 
 class ErrorInfo(Value):

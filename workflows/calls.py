@@ -115,8 +115,7 @@ def _left_behind(cause: TimeoutError) -> dict[str, Any]:
     progress = last[0] if last else None
     if not isinstance(progress, dict):
         return {}
-    begun = progress.get("begun")
     return {
         "account_id": str(progress.get("account", "")),
-        "begun": BegunOperation.model_validate(begun) if isinstance(begun, dict) else None,
+        "begun": BegunOperation.read(progress.get("begun")),
     }

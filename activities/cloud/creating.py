@@ -41,8 +41,7 @@ REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, Er
 def begun_before(input: CreateInput) -> BegunOperation | None:
     """What an earlier try of this call has left, or else the call before it."""
     last = last_progress()
-    found = last.get(BEGUN) if last else input.begun
-    return BegunOperation.model_validate(found) if found else None
+    return BegunOperation.read(last.get(BEGUN)) if last else input.begun
 
 
 def carry_on(account_id: str, begun: BegunOperation | None) -> None:

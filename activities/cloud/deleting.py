@@ -16,6 +16,7 @@ from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence, 
 from drivers.errors import OperationFailed
 from resources.calls.cloud import DeleteOutput
 from resources.calls.machine import Target
+from resources.errors import BegunOperation
 
 FIRST_LOOK = timedelta(seconds=1)
 GROWTH = 1.5
@@ -51,7 +52,7 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
     if going and await _still_going(deps, target, going):
         _wait_for_end(target, last["message"], {**last, "looks": looks + 1})
     try:
-        found = await make_pass(deps, target, target.provider_id, going=going, kept=kept, begun=last.get(PARTS, []))
+        found = await make_pass(deps, target, target.provider_id, going=going, kept=kept, begun=_begun(last))
     except OperationFailed as e:  # the next try begins anew
         progress(**{**last, "message": e.message, "going": [], PARTS: []})
         raise
@@ -77,6 +78,10 @@ async def delete_until_gone(deps: Deps, target: Target) -> DeleteOutput:
         again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
         raise NotYet("the cloud finds nothing left; looking again after the lag window", again)
     return DeleteOutput(kept=found.kept, vms=vms)
+
+
+def _begun(last: dict[str, Any]) -> list[BegunOperation]:
+    return [begun for found in last.get(PARTS, []) if (begun := BegunOperation.read(found)) is not None]
 
 
 def _wait_for_end(target: Target, words: str, details: dict[str, Any]) -> NoReturn:

@@ -22,9 +22,7 @@ from drivers.aws.failures import translate
 from drivers.base import DriverSettings
 from drivers.errors import DriverError
 from drivers.failures import words_of
-from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered
-from resources.endpoints import in_clear
-from resources.errors import ErrorClass
+from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered, check_endpoint
 
 ACCOUNT_KNOWN_FOR = 300.0
 """Seconds that an access key's account is remembered. AWS never gives a key to another account."""
@@ -128,13 +126,7 @@ def _loader() -> Any:
 def _safe(client: Any) -> Any:
     """`client`, whose endpoint may come from the settings, AWS_ENDPOINT_URL or a profile. Raises DriverError where a
     web identity's token, a session's, or the bootstrap token in user data would be sent in the clear."""
-    endpoint = client.meta.endpoint_url
-    if in_clear(endpoint):
-        raise DriverError(
-            ErrorClass.AUTH,
-            f"the endpoint {endpoint} is not https, and credentials would be sent unencrypted: correct it in "
-            "clouds.aws.endpoint, AWS_ENDPOINT_URL or the worker's AWS profile (http:// is taken on loopback only)",
-        )
+    check_endpoint(client.meta.endpoint_url, "clouds.aws.endpoint, AWS_ENDPOINT_URL or the worker's AWS profile")
     return client
 
 

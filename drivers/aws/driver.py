@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drivers.aws import deletion, hot_update, instances, launch, poststart
 from drivers.aws.calls import Clients, Ec2
 from drivers.base import (
@@ -18,6 +20,7 @@ from drivers.base import (
     MachineStatus,
     UpdateMachineRequest,
     UpdateMachineResponse,
+    volume_ids,
 )
 from drivers.errors import DriverError, IdempotencyMismatch
 from drivers.sessions import Remembered
@@ -98,14 +101,11 @@ class AwsDriver:
         return self._clients.get(region, request.secret).account()
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
-        found = []
-        for spec in request.persistent_volume_specs:
-            csi, in_tree = spec.get("csi") or {}, spec.get("awsElasticBlockStore") or {}
-            if csi.get("driver") == EBS_CSI and csi.get("volumeHandle"):
-                found.append(csi["volumeHandle"])
-            elif in_tree.get("volumeID"):
-                found.append(in_tree["volumeID"].rsplit("/", 1)[-1])  # aws://<zone>/<id>, or the id alone
-        return GetVolumeIDsResponse(volume_ids=found)
+        def in_tree(spec: dict[str, Any]) -> str:
+            volume = (spec.get("awsElasticBlockStore") or {}).get("volumeID") or ""
+            return str(volume).rsplit("/", 1)[-1]  # aws://<zone>/<id>, or the id alone
+
+        return GetVolumeIDsResponse(volume_ids=volume_ids(request, EBS_CSI, in_tree))
 
     def _root_device(self, ec2: Ec2, image: str) -> str:
         """The image's root device, e.g. /dev/xvda. It never changes for an image, so each is asked for once."""

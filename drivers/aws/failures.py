@@ -15,7 +15,6 @@ from botocore.parsers import ResponseParserError
 from drivers import failures
 from drivers.errors import DriverError
 from resources import redact
-from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -145,7 +144,7 @@ def _from_reply(operation: str, error: boto.ClientError, hide: Sequence[str]) ->
         classify(code, message),
         f"{where}: {code}: {scrub(message, hide)}",
         provider_code=code,
-        retry_after=waited(float(wait)) if wait.isdecimal() else None,
+        retry_after=failures.asked_to_wait(wait),
     )
 
 

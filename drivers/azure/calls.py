@@ -23,9 +23,8 @@ from drivers.azure.login import credential_of
 from drivers.azure.places import Place
 from drivers.base import DriverSettings
 from drivers.errors import DriverError
-from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered
+from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered, check_endpoint
 from resources.clouds.azure.spec import Realm
-from resources.endpoints import in_clear
 from resources.errors import ErrorClass
 
 REFUSED = frozenset(
@@ -239,14 +238,7 @@ class Clients:
     def _endpoint(self, realm: Realm) -> str:
         """Where calls go. Raises DriverError where a token, or the bootstrap token in user data, would be sent in the
         clear."""
-        endpoint = (self._settings.endpoint or realm.endpoint).rstrip("/")
-        if in_clear(endpoint):
-            raise DriverError(
-                ErrorClass.AUTH,
-                f"the endpoint {endpoint} is not https, and credentials would be sent unencrypted: correct it in "
-                "clouds.azure.endpoint (http:// is taken on loopback only)",
-            )
-        return endpoint
+        return check_endpoint((self._settings.endpoint or realm.endpoint).rstrip("/"), "clouds.azure.endpoint")
 
 
 def patience(settings: DriverSettings) -> dict[str, Any]:

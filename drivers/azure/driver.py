@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drivers.azure import deletion, hot_update, instances, places, poststart, requests
 from drivers.azure.calls import Clients
 from drivers.azure.launch import Known, Launch
@@ -20,6 +22,7 @@ from drivers.base import (
     Making,
     UpdateMachineRequest,
     UpdateMachineResponse,
+    volume_ids,
 )
 
 DISK_CSI = "disk.csi.azure.com"
@@ -79,11 +82,7 @@ class AzureDriver:
         return self._clients.get(where, request.secret).prove()
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
-        found = []
-        for spec in request.persistent_volume_specs:
-            csi, in_tree = spec.get("csi") or {}, spec.get("azureDisk") or {}
-            if csi.get("driver") == DISK_CSI and csi.get("volumeHandle"):
-                found.append(csi["volumeHandle"])
-            elif in_tree.get("diskURI"):
-                found.append(in_tree["diskURI"])
-        return GetVolumeIDsResponse(volume_ids=found)
+        def in_tree(spec: dict[str, Any]) -> str:
+            return str((spec.get("azureDisk") or {}).get("diskURI") or "")
+
+        return GetVolumeIDsResponse(volume_ids=volume_ids(request, DISK_CSI, in_tree))

@@ -18,7 +18,6 @@ from azure.identity import CredentialUnavailableError
 
 from drivers import failures
 from drivers.errors import DriverError
-from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -171,7 +170,7 @@ def _from_reply(operation: str, error: azure.HttpResponseError, hide: Sequence[s
         classify(code, message),
         f"{operation}: {code}: {scrub(message, hide)}",
         provider_code=code,
-        retry_after=waited(float(wait)) if wait.isdecimal() else None,
+        retry_after=failures.asked_to_wait(wait),
     )
 
 

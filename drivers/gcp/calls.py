@@ -31,8 +31,7 @@ from drivers.errors import DriverError
 from drivers.failures import words_of
 from drivers.gcp.credentials import EXTERNAL_ACCOUNT, SERVICE_ACCOUNT, Credentials, from_secret
 from drivers.gcp.failures import of_operation, translate
-from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered
-from resources.endpoints import in_clear
+from drivers.sessions import MAX_SESSIONS, AccountSession, Remembered, check_endpoint
 from resources.errors import ErrorClass
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
@@ -221,12 +220,8 @@ class Clients:
 
     def _connect(self, credentials: Credentials) -> GceConnection:
         endpoint = self._settings.endpoint
-        if endpoint and _is_unsafe(endpoint):
-            raise DriverError(
-                ErrorClass.AUTH,
-                f"the endpoint {endpoint} is not https, and credentials would be sent unencrypted: correct "
-                "clouds.gcp.endpoint (http:// is taken on loopback only)",
-            )
+        if endpoint:
+            check_endpoint(endpoint, "clouds.gcp.endpoint")
         failure: DriverError
         try:
             own, project = _google_credentials(credentials)
@@ -243,13 +238,6 @@ class Clients:
                 else translate("credentials", e, credentials.hidden)
             )
         raise failure
-
-
-def _is_unsafe(endpoint: str) -> bool:
-    try:
-        return in_clear(endpoint)
-    except ValueError:
-        return True
 
 
 def _google_credentials(credentials: Credentials) -> tuple[Any, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from drivers.base import (
     CreateMachineRequest,
@@ -19,6 +20,7 @@ from drivers.base import (
     Making,
     UpdateMachineRequest,
     UpdateMachineResponse,
+    volume_ids,
 )
 from drivers.errors import DriverError, IdempotencyMismatch, OperationFailed
 from drivers.failures import words_of
@@ -114,14 +116,10 @@ class GcpDriver:
         return self._clients.get(request.secret).account()
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
-        found = []
-        for spec in request.persistent_volume_specs:
-            csi, in_tree = spec.get("csi") or {}, spec.get("gcePersistentDisk") or {}
-            if csi.get("driver") == PD_CSI and csi.get("volumeHandle"):
-                found.append(csi["volumeHandle"])
-            elif in_tree.get("pdName"):
-                found.append(in_tree["pdName"])
-        return GetVolumeIDsResponse(volume_ids=found)
+        def in_tree(spec: dict[str, Any]) -> str:
+            return str((spec.get("gcePersistentDisk") or {}).get("pdName") or "")
+
+        return GetVolumeIDsResponse(volume_ids=volume_ids(request, PD_CSI, in_tree))
 
     # -- creating
 

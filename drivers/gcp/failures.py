@@ -17,7 +17,6 @@ from google.auth import exceptions as auth
 
 from drivers import failures
 from drivers.errors import DriverError
-from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -137,7 +136,7 @@ def _from_reply(operation: str, error: api.GoogleAPICallError, hide: Sequence[st
         ErrorClass.AUTH if status == 401 else classify(code, message, status),
         f"{operation}: {code}: {scrub(message, hide)}",
         provider_code=code,
-        retry_after=waited(float(wait)) if wait.isdecimal() else None,
+        retry_after=failures.asked_to_wait(wait),
     )
 
 

@@ -30,7 +30,7 @@ from resources.calls.cloud import (
 )
 from resources.calls.machine import Target
 from resources.cluster.accounts import Account
-from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
+from resources.errors import WRONG_ACCOUNT, BegunOperation, ErrorClass, ErrorInfo
 from resources.machine.manifest import SecretRef
 from workflows.calls import SHORT, failure_of
 
@@ -216,8 +216,9 @@ async def test_nothing_is_made_before_the_account_is_known_and_recorded(
     assert (await attempts.attempt(create, input)).account_id == attempts.cloud.account
 
 
-async def test_an_attempt_that_fell_silent_tells_its_account_too() -> None:
-    details = [{"message": "the VM is being created", "account": "1"}]
+async def test_an_attempt_that_fell_silent_tells_its_account_and_its_operation_too() -> None:
+    begun = BegunOperation(call="CreateVm", what="VM vm-1", address="vm-1")
+    details = [{"message": "the VM is being created", "account": "1", "begun": begun.model_dump(mode="json")}]
     silent = TimeoutError("no heartbeat", type=TimeoutType.HEARTBEAT, last_heartbeat_details=details)
     failed = ActivityError(
         "failed",
@@ -230,7 +231,7 @@ async def test_an_attempt_that_fell_silent_tells_its_account_too() -> None:
     )
     failed.__cause__ = silent
     assert failure_of(failed).info == ErrorInfo.of(ErrorClass.TRANSIENT, "no answer: no heartbeat").model_copy(
-        update={"account_id": "1"}
+        update={"account_id": "1", "begun": begun}
     )
 
 

@@ -47,3 +47,19 @@ def test_what_is_seen_to_go_costs_no_call() -> None:
     deletions.keep("disk-1")
     deletions.keep("disk-2")
     assert deletions.begun == [BEGUN]
+
+
+@pytest.mark.parametrize(
+    ("found", "read"),
+    [
+        (BEGUN.model_dump(mode="json"), BEGUN),
+        (None, None),
+        ("1", None),
+        ({"call": "Disks_Delete"}, None),
+        ({**BEGUN.model_dump(), "address": "x" * 4001}, None),
+    ],
+)
+def test_a_heartbeat_that_somebody_else_wrote_is_as_if_there_were_none(
+    found: object, read: BegunOperation | None
+) -> None:
+    assert BegunOperation.read(found) == read
