@@ -56,7 +56,7 @@ class Known:
         self.nics = Remembered[tuple[str, ...], Resource](MAX_KNOWN)
         """Interfaces by place and VM, for as long as the VM is being made."""
         self.begun = Remembered[tuple[str, ...], str](MAX_KNOWN)
-        """By place and VM, the address of the operation that this worker has begun or asked for itself."""
+        """The address of the operation that this worker has begun or asked for itself, by place and VM."""
         self._together = Remembered[tuple[str, str], Together[Resource]](MAX_KNOWN)
 
     def together(self, arm: Arm) -> Together[Resource]:

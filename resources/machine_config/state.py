@@ -244,7 +244,7 @@ class MachineConfigsState(Model):
     living: list[Name] = Field(default_factory=list)
     """Pools whose workflow is there, as far as is known."""
     drains: dict[Name, ConfigDrain] = Field(default_factory=dict)
-    """By node: what nodes of no pool have asked for."""
+    """What nodes of no pool have asked for, by node."""
     leaving: list[Name] = Field(default_factory=list)
     """Pools whose object is gone, until their workflow is told."""
     removed: bool = False

@@ -96,7 +96,7 @@ def test_who_has_to_act(wait: Waiting, level: Level | None) -> None:
 
 
 async def test_config_pools_are_looked_at_too() -> None:
-    """By what each says; one that does not answer, by what lists show of it."""
+    """Each is judged by what it says; one that does not answer, by what lists show of it."""
     wait = FleetWait(reason="ConfigNodesDegraded", message="1 node: disk full", since=NOW)
     pools = [
         ConfigPoolShown("infra", "Paused", "ConfigPoolPaused", None),

@@ -36,7 +36,7 @@ class TurnAwaited(NamedTuple):
 
     pool: str
     generation: int
-    """Of the own template."""
+    """The generation of the own template."""
     handle: workflow.ActivityHandle[None]
 
 

@@ -35,9 +35,9 @@ class ConfigDescription:
     made: tuple[str, ...] = ()
     """MachineConfigs that Hostler has made of it."""
     having: tuple[str, ...] = ()
-    """Of a rendered config: the nodes that have it."""
+    """The nodes that have it, of a rendered config."""
     getting: tuple[str, ...] = ()
-    """Of a rendered config: the nodes that are to have it, and have not yet."""
+    """The nodes that are to have it and have not yet, of a rendered config."""
 
     @property
     def name(self) -> str:
