@@ -46,11 +46,16 @@ RECOVERABLE = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, 
 correct."""
 
 
-GROWING = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT)
-"""Errors that pass on their own, and sooner where fewer ask. For the others the seed's wait holds as it is: somebody
-must act, or the cloud has nothing to give."""
+GROWING: dict[ErrorClass, timedelta] = {
+    ErrorClass.TRANSIENT: MEDIUM,
+    ErrorClass.THROTTLED: MEDIUM,
+    ErrorClass.CONFLICT: MEDIUM,
+    ErrorClass.UNKNOWN: LONG,
+}
+"""How far the waits after errors grow that pass on their own, and sooner where fewer ask, or of which nobody knows
+whether they do. For the others the seed's wait holds as it is: somebody must act, or the cloud has nothing to give."""
 GROWS_TO = 8
-"""A wait grows to this many times the first one, but no further than MEDIUM."""
+"""A wait grows to no more than this many times the first one."""
 SPREAD = 0.25
 """A wait is longer by up to this share of itself, at random: machines that failed together do not try again
 together."""
@@ -79,12 +84,12 @@ def wait_after_update(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -
 
 
 def wait_after(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -> timedelta:
-    """The configured wait or the class's own; longer when the provider asked for longer. For errors that pass on their
-    own it doubles after each further failure, within a bound."""
+    """The configured wait or the class's own; longer when the provider asked for longer. Where it grows it doubles
+    after each further failure, within a bound."""
     wait = timings.retry.get(info.error_class, WAIT[info.error_class])
     if info.error_class not in GROWING:
         return max(wait, _asked(info))
-    grown = min(wait * (1 << min(tries.failures - 1, 10)), wait * GROWS_TO, max(wait, MEDIUM))
+    grown = min(wait * (1 << min(tries.failures - 1, 10)), wait * GROWS_TO, max(wait, GROWING[info.error_class]))
     return _spread(max(grown, _asked(info)), tries)
 
 

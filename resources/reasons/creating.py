@@ -301,7 +301,7 @@ CREATING: dict[str, Reason] = {
         Kind.WAIT,
         "The cloud answered with an error code that Hostler does not know.",
         see="`hostler describe {machine}`: the code is in the message.",
-        by_itself="Tries every 3 minutes: a creation until its deadline, a deletion without end.",
+        by_itself="Tries again after 3 minutes, later every 10: a creation until its deadline, a deletion without end.",
         do="{cure} It is tried again {then}.",
         cure=(
             "Look up the code in the cloud's documentation and remove the cause; report the code, so that it can be "

@@ -32,7 +32,7 @@ def seconds(
         pytest.param(ErrorClass.THROTTLED, None, [30, 60, 120, 180, 180], id="throttled: no longer than 3 min"),
         pytest.param(ErrorClass.TRANSIENT, None, [5, 10, 20, 40, 40], id="transient: no more than 8 times the first"),
         pytest.param(ErrorClass.CONFLICT, None, [5, 10, 20, 40, 40], id="conflict"),
-        pytest.param(ErrorClass.UNKNOWN, None, [180] * 5, id="seed 000: 3 min, each time"),
+        pytest.param(ErrorClass.UNKNOWN, None, [180, 360, 600, 600, 600], id="seed 000: 3 min at first"),
         pytest.param(ErrorClass.CAPACITY, None, [600] * 5, id="MCM C5: 10 min, each time"),
         pytest.param(ErrorClass.AUTH, None, [180] * 5, id="somebody must act"),
         pytest.param(ErrorClass.THROTTLED, CONFIGURED, [1, 2, 4, 8, 8], id="what is configured is the first one"),
@@ -54,7 +54,7 @@ def test_the_bounds_of_all_waits(error_class: ErrorClass, failures: int, chance:
     be."""
     wait, base = wait_after(info(error_class, asked), Timings(), Tries(failures, chance)), WAIT[error_class]
     least = max(base, timedelta(seconds=asked or 0))
-    most = max(least, min(base * GROWS_TO, MEDIUM)) * (1 + SPREAD)
+    most = max(least, min(base * GROWS_TO, GROWING.get(error_class, base))) * (1 + SPREAD)
     assert least <= wait <= (most if error_class in GROWING else least)
     update = wait_after_update(info(error_class), Timings(), Tries(failures, chance))
     assert timedelta(seconds=5) <= update <= max(MEDIUM * (1 + SPREAD), timedelta(minutes=10))
