@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
 K = TypeVar("K")
-FEW = 5
+FEW = 6
 """Kinds that an error spells out with a name."""
 
 ForceOption = Annotated[

@@ -26,6 +26,7 @@ from starter.commands.kinds import (
     POOL,
     ROLLOUT,
     WORKER_POOL,
+    is_plural,
 )
 from starter.commands.machines import MachineFilter
 from starter.commands.rows import show
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from starter.commands.rows import Listing
     from starter.sdk.client import HostlerClient
 
-EVERYTHING = (CONTROL_PLANE, POOL, ROLLOUT, MACHINE, CLASS)
+EVERYTHING = (CONTROL_PLANE, WORKER_POOL, POOL, ROLLOUT, MACHINE, CLASS)
 """What `get all` shows."""
 OF_THE_API = (NODE, *CONFIG_OBJECTS)
 """Kinds that the cluster's API alone is asked for."""
@@ -51,8 +52,8 @@ def get(
             metavar="KIND",
             help="machines (machine), pools (pool, mcd), workerpools (wp), controlplanes (controlplane, cp), rollouts, "
             "classes (class, mcc), nodes (node, no), clusters or orphans; machineconfigpools (mcp), machineconfigs "
-            "(mc), kubeletconfigs or controllerconfigs; several with commas; or all: control plane, pools, rollouts, "
-            "machines and classes.",
+            "(mc), kubeletconfigs or controllerconfigs; several with commas; or all: control plane, worker "
+            "pools, pools, rollouts, machines and classes.",
             autocompletion=candidates.kinds(
                 *("machines", "pools", "workerpools", "controlplanes", "rollouts", "classes", "nodes", "clusters"),
                 *("orphans", "mcp", "mc", "kubeletconfigs", "controllerconfigs", ALL),
@@ -120,7 +121,8 @@ def get(
     async def body(client: HostlerClient | None) -> None:
         async with AsyncExitStack() as stack:
             listings = [await _listing(which, each, here, client, stack) for which, each in wanted]
-            one = given == 1 or (not given and len(kinds) == 1 and kinds[0] in ONLY and not all_clusters)
+            alone = not given and len(kinds) == 1 and kinds[0] in ONLY and not is_plural(kind) and not all_clusters
+            one = given == 1 or alone
             await show(listings, form, manner, single=one and kinds != [ROLLOUT])
 
     if set(kinds) <= {*OF_THE_API}:  # the cluster's API alone is asked, even while Temporal does not answer

@@ -43,3 +43,8 @@ SHORT = {POOL: "pool", CLASS: "class", CONTROL_PLANE: "controlplane", CONFIG_POO
 """The words that people type for kinds whose names are those of manifests."""
 ONLY = {CONTROL_PLANE: "cluster"}
 """The name of a kind of which a cluster has only one: nobody has to type it."""
+
+
+def is_plural(word: str) -> bool:
+    """Whether a word is for all of a kind, such as pools; of some kinds a cluster has but one."""
+    return word.endswith("s") and ALIASES.get(word) == ALIASES.get(word[:-1])

@@ -165,6 +165,8 @@ async def test_its_manifest_is_taken_back_and_its_end_leaves_the_machines(
     (made,) = yaml.safe_load_all((await place.run("get", "controlplane", "-o", "yaml")).ok())
     assert made["status"]["readyReplicas"] == 3
     ControlPlaneMachineSet.model_validate({k: v for k, v in made.items() if k != "status"})
+    every = await place.run("get", "controlplanes", "-o", "jsonpath={.items[*].metadata.name}")
+    assert every.ok() == "cluster"
     ready = await place.run("get", "controlplane", "-o", "jsonpath={.status.conditions[0].reason}")
     assert ready.ok() == "AllReplicasAvailable"
     foretold = (await place.run("delete", "controlplane", "--dry-run")).ok()

@@ -522,7 +522,7 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     [
         ("scale p1 --replicas 3", "it takes pool, workerpool; write pool p1 or workerpool p1"),
         ("hibernate p1", "it takes pool; write pool p1"),
-        ("renew m1", "class, cluster, mcp, all; write machine m1 or pool m1 or class m1 or cluster m1 or mcp m1"),
+        ("renew m1", "mcp, mc, all; write machine m1 or pool m1 or class m1 or cluster m1 or mcp m1 or mc m1"),
         ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
         ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
         ("rollout restart deployment/p1", "write pool/p1, controlplane, or mcp/p1"),

@@ -83,7 +83,10 @@ async def test_without_a_worker(temporal: WorkflowEnvironment) -> None:
         sent = await client.recreate("m-1")
         assert (sent.recorded, sent.uid) == (True, former.uid)
         assert sent.message == f"recorded; no worker is polling {stack.settings.queue_prefix}"
-        described = await client.describe("m-1")
+        # The worker may have left a workflow task behind: until that has timed out, the server shows no signal.
+        described = await eventually(
+            lambda: client.describe("m-1"), lambda d: d.state is not None and d.state.deletion is not None
+        )
         assert described.state is not None
         assert described.state.deletion is not None
         assert described.state.deletion.recreate

@@ -136,7 +136,8 @@ ROLES: dict[str, set[str]] = {
     "cluster": {
         *("join_node", "tell_node", "remove_ready_taint", "look_at_node", "forget_machine", "remove_stale_node"),
         *("mark_nodes", "preserve_node", "find_control_plane_nodes", "look_at_etcd", "change_etcd"),
-        *("sync_configs", "read_config_pool", "target_config_nodes", "set_update_taints", "write_pool_status"),
+        *("sync_configs", "read_config_pool", "read_stray_nodes", "target_config_nodes", "set_update_taints"),
+        *("read_tainted_nodes", "write_pool_status"),
     },
     "watch": {"watch_nodes", "watch_configs"},
     "drain": {"drain_node", "drain_for_config", "uncordon_for_config"},

@@ -19,8 +19,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_config.state import ConfigDrain
     from resources.names import drain_queue
 
-AGAIN = timedelta(minutes=1)
-"""When a drain that has failed for good is tried again, as long as the node asks for it."""
+AGAIN = 12
+"""After how many passes a drain that has failed for good is tried again, as long as the node asks for it."""
 
 
 def take(owner: ConfigEntity, nodes: Iterable[ConfigNode]) -> None:
@@ -85,7 +85,7 @@ async def collect(owner: ConfigEntity) -> None:
             output = await call.handle
         except ActivityError as e:
             owner.note_news("ConfigDrainFailed", f"{name}, {call.wish}: {failure_of(e).info.message}")
-            owner.no_later("drains", workflow.now() + AGAIN)
+            owner.no_later("drains", workflow.now() + AGAIN * s.timings.poll)
             continue
         drain = s.drains.pop(name, None)
         if drain is not None and output.answered:

@@ -354,7 +354,8 @@ async def pool_whose_vms_die(it: Live) -> None:
 
 
 def _brakes(summary: PoolSummary) -> bool:
-    return any(w.reason == "MachinesNeverJoin" for w in summary.waits)
+    """On a busy machine a VM may have joined before it is terminated: it has died young then."""
+    return any(w.reason in pace.DEATHS for w in summary.waits)
 
 
 def _goes_on(made: int, seen: tuple[int, PoolSummary]) -> bool:
