@@ -25,7 +25,7 @@ from resources.clouds import simulations
 from simulator.admin import Admin
 from simulator.client import server_of
 from simulator.clouds import Cloud, Vm, make_cloud
-from simulator.controllers import Controllers
+from simulator.controllers import Controllers, DaemonSettings
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kube import KubeApi
 from simulator.kubelet import KnobRule, Kubelets, Timings
@@ -186,8 +186,9 @@ class Simulator:
 
     async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
         grace = self.settings.timings.grace
-        takes = self.settings.timings.boot if self.settings.config_daemons else None
-        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace, config_daemons=takes)
+        daemons = DaemonSettings(self.settings.timings.boot, self.kubelets.knobs_of, self.kubelets.reboot)
+        of_configs = daemons if self.settings.config_daemons else None
+        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace, config_daemons=of_configs)
         await controllers.start()
         stack.push_async_callback(controllers.stop)
 

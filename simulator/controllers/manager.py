@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from simulator.client import ConnectionPool, KubeClient, from_kubeconfig
-from simulator.controllers.config_daemons import ConfigDaemons, serve_kinds
+from simulator.controllers.config_daemons import ConfigDaemons, DaemonSettings, serve_kinds
 from simulator.controllers.daemonset import DaemonSets
 from simulator.controllers.disruption import Disruption
 from simulator.controllers.eviction import TaintEviction
@@ -39,9 +39,9 @@ class Controllers:
     """
 
     def __init__(
-        self, kubeconfig: str, *, grace: float, resync: float = 10.0, config_daemons: float | None = None
+        self, kubeconfig: str, *, grace: float, resync: float = 10.0, config_daemons: DaemonSettings | None = None
     ) -> None:
-        """`config_daemons`: the seconds that a Node's daemon takes to apply a machine config; None: no daemons."""
+        """`config_daemons`: how machine-config daemons behave; None: there are none."""
         self._kubeconfig = kubeconfig
         self._config_daemons = config_daemons
         self._grace = grace
@@ -76,13 +76,14 @@ class Controllers:
             daemons = self._run_config_daemons(client, nodes, self._config_daemons)
             self._tasks.append(asyncio.create_task(daemons, name="ConfigDaemons"))
 
-    async def _run_config_daemons(self, client: KubeClient, nodes: Informer, takes: float) -> None:
+    async def _run_config_daemons(self, client: KubeClient, nodes: Informer, settings: DaemonSettings) -> None:
         """Once the kinds are served: a list of what is not there would be asked for again and again."""
         await serve_kinds(client)
         pools = Informer(client, "machineconfigpools")
         async with asyncio.TaskGroup() as group:
             group.create_task(pools.run())
-            group.create_task(ConfigDaemons(client, nodes, pools, takes=takes, resync=self._resync).run())
+            daemons = ConfigDaemons(client, nodes, pools, settings=settings, resync=self._resync)
+            group.create_task(daemons.run())
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -75,6 +75,14 @@ class Knobs(BaseModel):
     """Period in seconds: Ready is True for its first half and False for its second."""
     unready: bool = False
     """Ready stays False, as with a container runtime or network plugin that is down."""
+    config_fails: bool = False
+    """Its machine-config daemon cannot apply what it is given; it can when this is cleared."""
+    config_delay: float = Field(default=0.0, ge=0)
+    """Additional seconds that its machine-config daemon takes to apply a config."""
+    config_reboots: bool = False
+    """Its Node is not Ready while its machine-config daemon applies a config."""
+    config_silent: bool = False
+    """Its machine-config daemon does nothing and says nothing."""
 
 
 class KnobRule(BaseModel):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from simulator.client import ConnectionPool, KubeClient, present_certificate, server_trust
 from simulator.kubelet.identity import Identity
-from simulator.kubelet.knobs import KnobRule, Timings, knobs_for
+from simulator.kubelet.knobs import KnobRule, Knobs, Timings, knobs_for
 from simulator.kubelet.kubelet import Kubelet, Surroundings
 from simulator.kubelet.machine import Power, Vm
 
@@ -62,6 +62,8 @@ class Kubelets:
         self._running: dict[str, _Running] = {}
         self._disks: dict[str, _Disk] = {}
         """Disks by providerID, which names the cloud: two clouds may give the same instance id."""
+        self._rebooting: set[str] = set()
+        """ProviderIDs of machines that reboot: their Nodes are not Ready meanwhile."""
         self._resumable: set[str] = set()
         self._numbers = 0
         self._pool: ConnectionPool | None = None
@@ -71,7 +73,7 @@ class Kubelets:
             timings=self.timings,
             bootstrap_client=lambda token: self._client(token=token, user_agent="kubelet-bootstrap"),
             node_client=self._node_client,
-            knobs=lambda vm: knobs_for(self._knobs, vm.name, vm.instance_id),
+            knobs=self._knobs_of,
             console=console or (lambda _vm, _text: None),
             keep=self._keep,
             pod_address=self._pod_address,
@@ -101,6 +103,21 @@ class Kubelets:
         for running in self._running.values():
             running.kubelet.wake.set()
 
+    def knobs_of(self, provider_id: str) -> Knobs:
+        """What is unusual about a machine; nothing is about one without a kubelet."""
+        running = self._running.get(provider_id)
+        return Knobs() if running is None else self._knobs_of(running.kubelet.vm)
+
+    def _knobs_of(self, vm: Vm) -> Knobs:
+        knobs = knobs_for(self._knobs, vm.name, vm.instance_id)
+        return knobs.model_copy(update={"unready": True}) if vm.provider_id in self._rebooting else knobs
+
+    def reboot(self, provider_id: str, on: bool) -> None:
+        """Begins or ends the time in which a machine that reboots is not Ready."""
+        (self._rebooting.add if on else self._rebooting.discard)(provider_id)
+        if (running := self._running.get(provider_id)) is not None:
+            running.kubelet.wake.set()
+
     def observe(self, vm: Vm) -> None:
         """A VM's state has changed, or is told for the first time."""
         match vm.power:
@@ -113,6 +130,7 @@ class Kubelets:
             case Power.GONE:
                 self._silence(vm.provider_id)
                 self._disks.pop(vm.provider_id, None)
+                self._rebooting.discard(vm.provider_id)
 
     def dump(self) -> dict[str, Any]:
         """JSON-able state, for `load` in a later process before the first `observe`."""

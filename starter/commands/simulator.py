@@ -209,7 +209,10 @@ def set_knobs(
     match: Annotated[str, typer.Argument(help="A shell pattern of machine names or instance ids: 'demo-*'.")],
     settings: Annotated[
         list[str],
-        typer.Argument(metavar="KNOB=VALUE...", help="never_joins=true, unready=true, join_delay=30, dies_after=5, …"),
+        typer.Argument(
+            metavar="KNOB=VALUE...",
+            help="never_joins=true, unready=true, join_delay=30, dies_after=5, config_fails=true, …",
+        ),
     ],
 ) -> None:
     """Set the knobs of the machines that match; a second rule with the same pattern replaces the first."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from configkit import config, config_pool
 from simulator_support import eventually, served_cluster
 
 from resources.machine_config.keys import DIALECTS, SEED
 from simulator.client import Obj
 from simulator.controllers import Controllers
-from simulator.controllers.config_daemons import FIRST
+from simulator.controllers.config_daemons import FAILS, FIRST, DaemonSettings
+from simulator.kubelet import Knobs
 
 
 async def test_a_daemon_comes_with_the_pool_and_does_what_its_node_is_given() -> None:
@@ -17,8 +20,12 @@ async def test_a_daemon_comes_with_the_pool_and_does_what_its_node_is_given() ->
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         for name, labels in (("w", {"node-role.kubernetes.io/worker": ""}), ("x", {})):
             meta = {"name": name, "labels": labels}
-            await client.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": ready})
-        controllers = Controllers(cluster.kubeconfig, grace=60, resync=1.0, config_daemons=0.05)
+            spec = {"providerID": f"aws:///z/i-{name}"}
+            whole = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": ready}
+            await client.create("nodes", whole)
+        knobs, reboots = Knobs(), list[tuple[str, bool]]()
+        settings = DaemonSettings(0.05, lambda _: knobs, lambda id, on: reboots.append((id, on)))
+        controllers = Controllers(cluster.kubeconfig, grace=60, resync=0.2, config_daemons=settings)
         await controllers.start()
         try:
             for name in ("new", "50-a"):  # the kinds are served soon after the start
@@ -53,6 +60,18 @@ async def test_a_daemon_comes_with_the_pool_and_does_what_its_node_is_given() ->
             await give(desired="new", last_drain="uncordon-new")
             await says(current="new", state="done")
             assert SEED.reason not in await node()
+            # What knobs do: it says nothing, cannot apply what is there, and reboots its Node.
+            knobs = Knobs(config_silent=True)
+            await give(desired="50-a", last_drain="drain-50-a")
+            await asyncio.sleep(0.5)
+            await says(current="new", state="done")
+            assert (await node())[SEED.desired_drain] == "uncordon-new"
+            knobs = Knobs(config_fails=True)
+            await says(current="new", state="degraded", reason=FAILS)
+            knobs = Knobs(config_reboots=True, config_delay=0.1)
+            await says(current="50-a", state="working", desired_drain="uncordon-50-a")
+            assert ("aws:///z/i-w", True) in reboots
+            assert reboots[-1] == ("aws:///z/i-w", False)
             assert not {key for dialect in DIALECTS.values() for key in dialect.all} & (await node("x")).keys()
         finally:
             await controllers.stop()
