@@ -189,8 +189,8 @@ def _taken(observed: ObservedConfigPool) -> bool:
 
 def _in_order(observed: ObservedConfigPool, going: list[Wait], always: list[Wait]) -> list[Wait]:
     """The one that a person must look at first: while no node makes progress, what somebody has to look after.
-    A node without a daemon takes a place, and makes none."""
-    busy = any(of.busy(n) and of.managed(n) for n in observed.view.nodes)
+    A node without a daemon takes a place and makes none, as does one that has failed after its drain."""
+    busy = any(of.busy(n) and of.managed(n) and not of.failing(n) for n in observed.view.nodes)
     progress = busy or any(not r.failed for r in observed.reservations.values())
     return [*going, *always] if progress else [*always, *going]
 
