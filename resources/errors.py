@@ -65,7 +65,9 @@ CODE_OF: dict[ErrorClass, Code] = {
 }
 
 
-Address = Annotated[str, Field(max_length=4000)]
+ADDRESS_MOST = 4000
+"""Characters of an operation's address; Azure's are up to 2,000, with a signature."""
+Address = Annotated[str, Field(max_length=ADDRESS_MOST)]
 """Where an operation is asked for: a URL may carry a signature longer than any key. Refuses."""
 
 

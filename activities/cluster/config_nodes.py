@@ -21,6 +21,7 @@ from activities.kube.events import tell_of
 from activities.kube.looks import NODES, PAGE, pages
 from activities.kube.rewrite import rewrite, rewrite_at
 from planners.machine_config.membership import label_keys
+from planners.machine_config.objects import with_conditions
 from planners.machine_config.view import strays_of, tainted_of, view_of
 from resources.calls.machine_config import (
     NodeRef,
@@ -45,7 +46,6 @@ from resources.machine_config.keys import (
 from resources.machine_config.node import ConfigNode, config_node, dialect_of
 from resources.machine_config.objects import ConfigError, MachineConfigPool
 from resources.machine_config.view import ConfigPoolView, StrayNodes
-from resources.words import kube_time
 
 TAINT = {"key": UPDATE_TAINT, "effect": "PreferNoSchedule"}
 TYPE = {"apiVersion": API, "kind": MACHINE_CONFIG_POOL.kind}
@@ -208,25 +208,9 @@ def status_patch(pool: Object, wanted: Object, now: datetime) -> Object:
     they are, and a condition has been so since its status changed, not since it was written."""
     there = pool.get("status") or {}
     patch = {k: v for k, v in wanted.items() if k != "conditions" and there.get(k) != v}
-    conditions = merged(there.get("conditions") or [], wanted.get("conditions") or [], now)
+    conditions = with_conditions(pool, wanted.get("conditions") or [], now)
     if conditions != (there.get("conditions") or []):
         patch["conditions"] = conditions
     if not patch:
         return {}
     return {"metadata": {"resourceVersion": pool["metadata"]["resourceVersion"]}, "status": patch}
-
-
-def merged(there: list[Object], wanted: list[Object], now: datetime) -> list[Object]:
-    """The conditions as they are to be: in the order in which they are, and then the new ones."""
-    new = {c["type"]: c for c in wanted}
-    known = {c.get("type"): c for c in there}
-    result = []
-    for kind in dict.fromkeys([*known, *new]):
-        condition, before = new.get(kind), known.get(kind, {})
-        if condition is None:
-            result.append(before)
-            continue
-        same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
-        since = before["lastTransitionTime"] if same else kube_time(now)
-        result.append({**condition, "lastTransitionTime": since})
-    return result

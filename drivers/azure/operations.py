@@ -15,13 +15,11 @@ from drivers.azure.calls import Arm, Resource
 from drivers.azure.failures import of_status
 from drivers.errors import DriverError, OperationFailed
 from drivers.operations import Course
-from resources.errors import BegunOperation, ErrorClass
+from resources.errors import ADDRESS_MOST, BegunOperation, ErrorClass
 
 GOES_ON = "InProgress"
 ENDED_WELL = "Succeeded"
 ENDED_BADLY = frozenset({"failed", "canceled"})
-LONGEST = 4000
-"""Characters of an address that is kept; Azure's are up to 2,000, with a signature."""
 
 
 def begin(
@@ -49,7 +47,7 @@ def may_be_asked(arm: Arm, address: str) -> bool:
     except ValueError:
         return False
     within = asked.path.lower().startswith(f"/subscriptions/{arm.subscription.lower()}/") and "/../" not in asked.path
-    return at == home and within and len(address) <= LONGEST
+    return at == home and within and len(address) <= ADDRESS_MOST
 
 
 def course(arm: Arm, begun: BegunOperation, hide: Sequence[str] = ()) -> Course:

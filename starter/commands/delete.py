@@ -185,6 +185,10 @@ def _end_machine(client: HostlerClient, key: EntityKey, how: DeleteOptions) -> A
     return client.delete(name, force=how.force, abandon_node=how.abandon_node, reason=how.reason, cluster=cluster)
 
 
+async def _end_config(which: str, client: HostlerClient, key: EntityKey, _: DeleteOptions) -> list[str]:
+    return await machine_configs.delete(which, client, key)
+
+
 FORETOLD: dict[str, Callable[[HostlerClient, EntityKey], Awaitable[str | list[str]]]] = {
     MACHINE: _machine_foretold,
     POOL: pools.deletion_foretold,
@@ -202,9 +206,7 @@ ENDED: dict[str, Callable[[HostlerClient, EntityKey, DeleteOptions], Awaitable[S
     CONTROL_PLANE: lambda client, key, o: client.control_planes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLASS: lambda client, key, o: client.classes.delete(key[1], reason=o.reason, cluster=key[0]),
     CLUSTER: lambda client, key, o: client.clusters.remove(key[1], reason=o.reason),
-    CONFIG_POOL: lambda client, key, o: machine_configs.delete(CONFIG_POOL, client, key),
-    MACHINE_CONFIG: lambda client, key, o: machine_configs.delete(MACHINE_CONFIG, client, key),
-    KUBELET_CONFIG: lambda client, key, o: machine_configs.delete(KUBELET_CONFIG, client, key),
+    **{which: partial(_end_config, which) for which in CONFIGS},
 }
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.config_nodes import TAINT, merged, status_patch, taint_patch
+from activities.cluster.config_nodes import TAINT, status_patch, taint_patch
 from activities.cluster.preserve import preserve_patch
 from activities.drain import calls, configs
+from planners.machine_config.objects import with_conditions
 from resources.calls.cluster import PreserveInput
 from resources.calls.machine import MachineRef
 from resources.machine_config.keys import DRAINED_BY_CONFIG, SEED, TODAY
@@ -109,13 +110,15 @@ def condition(kind: str, status: str, message: str = "", since: str = "") -> dic
 def test_a_condition_is_as_old_as_its_status_and_others_stay() -> None:
     then = "2026-01-01T00:00:00Z"
     there = [condition("RenderDegraded", "False", since=then), condition("Updating", "True", "1 of 3", then)]
-    same = merged(there, [condition("Updating", "True", "2 of 3"), condition("Updated", "False")], NOW)
+    pool = {"status": {"conditions": there}}
+    same = with_conditions(pool, [condition("Updating", "True", "2 of 3"), condition("Updated", "False")], NOW)
     assert same == [
         there[0],
         condition("Updating", "True", "2 of 3", then),
         condition("Updated", "False", since="2026-03-01T12:00:00Z"),
     ]
-    assert merged(there, [condition("Updating", "False")], NOW)[1]["lastTransitionTime"] == "2026-03-01T12:00:00Z"
+    changed = with_conditions(pool, [condition("Updating", "False")], NOW)
+    assert changed[1]["lastTransitionTime"] == "2026-03-01T12:00:00Z"
 
 
 def test_an_equal_status_is_not_written() -> None:
