@@ -32,10 +32,16 @@ def _awaited(
 
 
 def to_tell(
-    members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, limit: int, now: datetime
+    members: Mapping[str, Member],
+    told: Mapping[str, datetime],
+    superseded: Mapping[str, datetime],
+    generation: int,
+    limit: int,
+    now: datetime,
 ) -> list[str]:
-    """The machines to tell now. `told`: when those that have not taken this generation were told of it."""
-    awaited = _awaited(members, told, generation).items()
+    """The machines to tell now. `told`: when those that have not taken this generation were told of it; `superseded`:
+    when those that are at work on an older one were told of that. They keep their places, and are told first."""
+    awaited = _awaited(members, {**superseded, **told}, generation).items()
     return telling.to_tell({n: Hearer(n in told, end, end is not None and now < end) for n, end in awaited}, limit, now)
 
 

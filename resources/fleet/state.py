@@ -67,6 +67,8 @@ class FleetState(Model):
     """The generation of what may change in the template without new machines."""
     told: dict[Key, Instant] = Field(default_factory=dict)
     """When machines that have not taken it were told of it."""
+    superseded: dict[Key, Instant] = Field(default_factory=dict)
+    """When machines that are still at work on an older generation were told of that one."""
     template_by: Text = ""
     """The one who changed the template last."""
     revisions: list[Revision] = Field(default_factory=list)

@@ -80,6 +80,21 @@ async def test_a_paused_cluster_is_told_nothing_meanwhile(pool: Pool, temporal: 
     await pool.until_heard(second, "template_changed")
 
 
+async def test_a_newer_template_goes_first_to_the_machine_at_work_on_the_older_one(pool: Pool) -> None:
+    await pool.ready(spec(2), annotations=ONE_AT_A_TIME)
+    first, second = await pool.members()
+    await pool.be(first, second, habits=[DEAF])
+    await pool.apply(spec(2, **HOT), annotations=ONE_AT_A_TIME)
+    await pool.until_heard(first, "template_changed")
+    await pool.be(first, template=2)
+    await pool.until_heard(second, "template_changed")
+    await pool.apply(spec(2, machine={"drainTimeout": "6m"}), annotations=ONE_AT_A_TIME)
+    await pool.until_heard(second, "template_changed", times=2)
+    assert await pool.heard(first) == ["template_changed"]
+    await pool.be(second, template=3)
+    await pool.until_heard(first, "template_changed", times=2)
+
+
 # -- repair -----------------------------------------------------------------------------------------------------------
 
 

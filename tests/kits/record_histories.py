@@ -587,6 +587,20 @@ async def a_pool_in_turn(stack: Stack) -> None:
     await end_running(stack)
 
 
+async def a_superseded_template(stack: Stack) -> None:
+    """A newer template comes while the first machine is at work on the older one: it keeps the only place."""
+    pool = Pool(stack)
+    marks = {UPDATE_CONCURRENCY_ANNOTATION: "1"}
+    await pool.start(pool_spec(2), annotations=marks)
+    await pool.rolled_out(2)
+    for timeout in ("7m", "8m"):
+        spec = pool_spec(2, machine={"drainTimeout": timeout})
+        await pool.ask("apply", PoolIntent(spec=spec, machine_class=pool.machine_class, annotations=marks))
+    await pool.when(lambda s: not s.template_pending, "all have the newest")
+    await pool.delete()
+    await end_running(stack)
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
@@ -626,6 +640,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "borrowing-pool": (a_borrowing_pool, ("machineconfigpool",)),
     "owned-life": (a_control_planes_life, ("machine",)),
     "pool-in-turn": (a_pool_in_turn, ("pool",)),
+    "superseded-pool": (a_superseded_template, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),
 }

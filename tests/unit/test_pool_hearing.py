@@ -321,7 +321,25 @@ AGO = {"just now": timedelta(0), "almost too long": PATIENCE - timedelta(seconds
 )
 def test_who_is_told_next(told: dict[str, str], limit: int, next_ones: list[str]) -> None:
     times = {name: LATER - AGO[ago] for name, ago in told.items()}
-    assert to_tell(at(a=1, b=1, c=1), times, 2, limit, LATER) == next_ones
+    assert to_tell(at(a=1, b=1, c=1), times, {}, 2, limit, LATER) == next_ones
+
+
+@pytest.mark.parametrize(
+    ("superseded", "told", "limit", "next_ones"),
+    [
+        ({"b": "just now"}, {}, 1, ["b"]),  # the newest wins, in the place that it has
+        ({"b": "just now"}, {}, 2, ["b", "a"]),
+        ({"b": "just now", "c": "almost too long"}, {}, 1, ["b"]),  # the limit was lowered
+        ({"b": "too long"}, {}, 1, ["a"]),
+        ({"b": "too long"}, {"a": "just now"}, 2, ["b"]),  # silent about the older: never told of this one
+        ({"b": "just now"}, {"a": "just now"}, 2, ["b"]),
+    ],
+)
+def test_those_at_work_on_an_older_generation_keep_their_places(
+    superseded: dict[str, str], told: dict[str, str], limit: int, next_ones: list[str]
+) -> None:
+    earlier, times = ({n: LATER - AGO[ago] for n, ago in some.items()} for some in (superseded, told))
+    assert to_tell(at(a=1, b=1, c=1), times, earlier, 2, limit, LATER) == next_ones
 
 
 @pytest.mark.parametrize(
@@ -336,7 +354,7 @@ def test_how_many_another_pool_waits_for(told: dict[str, str], count: int) -> No
 
 def test_the_longest_silent_is_told_again_first() -> None:
     told = {"a": LATER - PATIENCE, "b": LATER - 3 * PATIENCE, "c": LATER - 2 * PATIENCE}
-    assert to_tell(at(a=1, b=1, c=1), told, 2, 2, LATER) == ["b", "c"]
+    assert to_tell(at(a=1, b=1, c=1), told, {}, 2, 2, LATER) == ["b", "c"]
 
 
 def test_the_next_look_is_always_to_come() -> None:

@@ -17,7 +17,7 @@ import worker
 from resources.converter import data_converter
 from workflows.cluster import workflow as cluster
 from workflows.control_plane import nodes
-from workflows.fleet import lending
+from workflows.fleet import lending, revise
 from workflows.fleet import life as fleet
 from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
@@ -104,11 +104,13 @@ BREAKS = {
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
     "machineconfigpool-borrowing-pool": (loans, "_asked_again", lambda pool: workflow.now()),
     "pool-pool-in-turn": (gates, "_turn", lambda pool: None),
+    "pool-superseded-pool": (revise, "supersede", lambda fleet, generation: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
 nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in
 lists, a cluster that sends its pools no news, a control plane that does not look at its Nodes; a class that does not
-say that machines wait; a pool that does not wait for its turn; a config pool that asks again without end."""
+say that machines wait; a pool that does not wait for its turn, or has no new template; a config pool that asks
+again without end."""
 
 
 @pytest.mark.parametrize("recorded", BREAKS)

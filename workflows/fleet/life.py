@@ -140,14 +140,18 @@ def _template(fleet: FleetEntity) -> None:
     }
     hearing = state.hearing
     names = (
-        hot.to_tell(hearing, state.told, state.template, min(concurrency_of(state.annotations), AT_ONCE), now)
+        hot.to_tell(
+            hearing, state.told, state.superseded, state.template, min(concurrency_of(state.annotations), AT_ONCE), now
+        )
         if fleet.tells_template and is_open(fleet.openings(), now)
         else []
     )
     if names:
         state.told |= dict.fromkeys(names, now)
+        for name in names:
+            state.superseded.pop(name, None)
         members.template(fleet, names)
-    look = hot.next_look(hearing, state.told, state.template, now)
+    look = hot.next_look(hearing, {**state.superseded, **state.told}, state.template, now)
     if look is None:
         fleet.deadlines.pop("told", None)
     else:

@@ -175,6 +175,7 @@ def forget(fleet: FleetEntity, name: str) -> None:
     state = fleet.s
     state.members.pop(name, None)
     state.told.pop(name, None)
+    state.superseded.pop(name, None)
     state.lost.pop(name, None)
     state.unstarted = [n for n in state.unstarted if n != name]
     state.expected = [n for n in state.expected if n != name]

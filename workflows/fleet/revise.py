@@ -67,10 +67,19 @@ def _hot(fleet: FleetEntity, former: MachineTemplate, wanted: MachineTemplate, b
     state = fleet.s
     if but_class(former) == but_class(wanted):
         return 0
-    state.template, state.template_by, state.told = state.template + 1, by, {}
+    supersede(fleet, state.template + 1)
+    state.template_by = by
     staying = sum(1 for m in state.members.values() if not m.leaving)
     fleet.note("TemplateChanged", f"generation {state.template} of the template{f' by {by}' if by else ''}")
     return staying
+
+
+def supersede(fleet: FleetEntity, generation: int) -> None:
+    """Makes this the newest generation of the template. Machines at work on an older one keep their places."""
+    state = fleet.s
+    if workflow.patched("template-superseded"):
+        state.superseded |= state.told
+    state.template, state.told = generation, {}
 
 
 def but_class(template: MachineTemplate) -> object:

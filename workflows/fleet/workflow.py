@@ -11,6 +11,7 @@ from workflows.entity import ORDERS
 from workflows.fleet import lending
 from workflows.fleet.entity import FleetEntity
 from workflows.fleet.members import forget
+from workflows.fleet.revise import supersede
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import hearing, pace
@@ -61,6 +62,8 @@ class FleetWorkflow(FleetEntity):
                 speed, member, heard, report, self.replicas, s.timings, now, jitter, self.braked
             )
         s.members[report.machine] = heard
+        if heard.template > member.template:
+            s.superseded.pop(report.machine, None)
         self.heard(report)
         if member.repair and not heard.deleting:
             preserved = heard.keep is PreserveWish.ASKED or heard.preserved_until is not None
@@ -83,7 +86,7 @@ class FleetWorkflow(FleetEntity):
     def _outbid(self, generation: int) -> None:
         """Raises the template's generation: a machine has one from a former workflow, or from nobody, and ours must be
         newer to be taken."""
-        self.s.template, self.s.told = generation + 1, {}
+        supersede(self, generation + 1)
 
     @workflow.signal
     def member_ended(self, name: str) -> None:
