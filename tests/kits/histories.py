@@ -126,9 +126,12 @@ def load(file: Path) -> WorkflowHistory:
 
 def replayer(history: WorkflowHistory, runner: WorkflowRunner) -> Replayer:
     """Replays one history: no other workflow has to be prepared for the sandbox."""
+    return Replayer(workflows=[definition_of(history).cls], data_converter=data_converter, workflow_runner=runner)
+
+
+def definition_of(history: WorkflowHistory) -> workflow._Definition:
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
-    (workflows,) = ([w] for w in worker.WORKFLOWS if workflow._Definition.must_from_class(w).name == name)
-    return Replayer(workflows=workflows, data_converter=data_converter, workflow_runner=runner)
+    return next(d for d in map(workflow._Definition.must_from_class, worker.WORKFLOWS) if d.name == name)
 
 
 # -- resets ------------------------------------------------------------------------------------------------------------
