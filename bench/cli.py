@@ -39,7 +39,8 @@ from _stack import EXAMPLES, BenchError
 from rich.console import Console
 from rich.table import Table
 
-from starter.local.stack import Options, Ports, Stack
+from starter.local.ports import Ports
+from starter.local.stack import Options, Stack
 
 MACHINE = "demo-1"
 KUBECTL = "kubectl get nodes"

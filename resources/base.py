@@ -40,7 +40,8 @@ class Model(BaseModel):
 def build_models(base: type[BaseModel] = Model) -> None:
     """Makes the validators of all models that are imported, where that has not been done."""
     for model in base.__subclasses__():
-        model.model_rebuild()
+        if not model.__pydantic_complete__:
+            model.model_rebuild()
         build_models(model)
 
 

@@ -6,9 +6,10 @@ Every function returns a new object and leaves the old one as it was; parts that
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
-from simulator.kube.errors import ApiError, bad_request
+from simulator.kube.errors import ApiError, bad_request, unsupported_media_type
 from simulator.kube.objects import Obj
 
 JSON_PATCH = "application/json-patch+json"
@@ -38,6 +39,23 @@ _MERGE_KEYS = {
 _MERGED_SETS = {"finalizers", "podCIDRs", "volumesInUse"}
 """Lists of primitives with `patchStrategy: merge`."""
 _DIRECTIVES = ("$patch", "$retainKeys")
+
+
+def patched(old: Obj, body: Any, content_type: str, custom: bool) -> Any:
+    """The object after the patch. `custom`: it is of a custom kind, which has no strategic merge patch."""
+    known: dict[str, Callable[[Any, Any], Any]] = {JSON_PATCH: json_patch, MERGE_PATCH: merge}
+    if not custom:
+        known[STRATEGIC_PATCH] = strategic_merge
+    if content_type in known:
+        return known[content_type](old, body)
+    if content_type in (APPLY_PATCH, "application/apply-patch+cbor"):
+        raise unsupported_media_type(
+            "the simulator emulates server-side apply of custom resources only, as YAML; use a JSON, merge or "
+            "strategic merge patch"
+        )
+    raise unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(known)}"
+    )
 
 
 def merge(target: Any, patch: Any) -> Any:

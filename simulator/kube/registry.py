@@ -24,7 +24,6 @@ from simulator.kube.errors import (
     forbidden,
     modified,
     not_found,
-    unsupported_media_type,
     version_too_large,
 )
 from simulator.kube.objects import Obj, key_of, now
@@ -228,28 +227,10 @@ class Registry:
         options: Options,
         subresource: str = "",
     ) -> Item:
-        old = item.obj
-        match content_type:
-            case patches.JSON_PATCH:
-                new = patches.json_patch(old, body)
-            case patches.MERGE_PATCH:
-                new = patches.merge(old, body)
-            case patches.STRATEGIC_PATCH if resource.custom is None:
-                new = patches.strategic_merge(old, body)
-            case patches.APPLY_PATCH if resource.custom is not None and not subresource:
-                return self._apply(resource, item, body, options)
-            case patches.APPLY_PATCH | "application/apply-patch+cbor":
-                raise unsupported_media_type(
-                    "the simulator emulates server-side apply of custom resources only, as YAML; use a JSON, merge or "
-                    "strategic merge patch"
-                )
-            case _:
-                accepted = [patches.JSON_PATCH, patches.MERGE_PATCH]
-                accepted += [patches.STRATEGIC_PATCH] if resource.custom is None else []
-                raise unsupported_media_type(
-                    "the body of the request was in an unknown format - accepted media types include: "
-                    + ", ".join(accepted)
-                )
+        custom = resource.custom is not None
+        if content_type == patches.APPLY_PATCH and custom and not subresource:
+            return self._apply(resource, item, body, options)
+        new = patches.patched(item.obj, body, content_type, custom)
         check_shape(resource, new)
         # Patches share what they do not touch with the stored object; what follows changes in place.
         return self._update(resource, item, Item(new).copy(), options, subresource)

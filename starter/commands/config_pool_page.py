@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from starter.commands.pool_page import next_steps
+from starter.commands.page import next_steps
 
 if TYPE_CHECKING:
     from resources.fleet.state import FleetWait

@@ -6,25 +6,25 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from starter.commands import pool_page
+from starter.commands.fleet_page import revisions, silence, troubles
+from starter.commands.page import next_steps, table
 
 if TYPE_CHECKING:
     from resources.control_plane.state import ControlPlaneState
     from resources.control_plane.summary import ControlPlaneSummary, HostSummary, IndexSummary
     from starter.sdk.control_plane.results import ControlPlaneDescription
-    from starter.sdk.fleet.trouble import MachineTrouble
 
 
 def about(found: ControlPlaneDescription, now: datetime) -> list[str]:
     """The lines that only a control plane has: first what is wrong, with what can be done, then each index."""
     from starter.output import fields
 
-    lines = fields(_head(found, now)) + pool_page.silence(found) + _ended(found)
+    lines = fields(_head(found, now)) + silence(found) + _ended(found)
     s = found.summary
     if found.running and s is not None:
-        lines += _parked(s) + troubles(s, found.trouble, now) + indexes(s) + _conditions(s, now)
+        lines += _parked(s) + troubles(s, found.trouble, now, "controlplane") + indexes(s) + _conditions(s, now)
     if s is not None:
-        lines += pool_page.revisions(s, now)
+        lines += revisions(s, now)
     return lines
 
 
@@ -42,7 +42,7 @@ def commands(found: ControlPlaneDescription) -> list[str]:
         shown.append((f"hostler rollout resume {of}", "let it replace machines again"))
     elif not s.rolled_out:
         shown.append((f"hostler rollout pause {of}", "stop before the next machine"))
-    return pool_page.next_steps(shown)
+    return next_steps(shown)
 
 
 # -- the head ---------------------------------------------------------------------------------------------------------
@@ -120,20 +120,13 @@ def _parked(s: ControlPlaneSummary) -> list[str]:
     return ["", f"Parked: {s.parked}", f"Once a fixed worker runs: {renew}"]
 
 
-def troubles(s: ControlPlaneSummary, first: MachineTrouble | None, now: datetime) -> list[str]:
-    """What the set waits for, and the machine to look at: the gravest first."""
-    machine = pool_page.trouble(first, now, s, "controlplane")
-    waits = pool_page.waits(s, first, now)
-    return machine + waits if first is not None and first.grave else waits + machine
-
-
 def indexes(s: ControlPlaneSummary) -> list[str]:
     """A line for each machine, and below them what each index waits for, and what differs."""
     rows = [row for index in s.indexes for row in _rows(index)]
     domains = any(row[-1] for row in rows)
     header = ("INDEX", "MACHINE", "PHASE", "READY", "UPDATED", "DOMAIN")
     cells = rows if domains else [row[:-1] for row in rows]
-    lines = pool_page.table("Indexes:", header if domains else header[:-1], cells)
+    lines = table("Indexes:", header if domains else header[:-1], cells)
     for index in s.indexes:
         lines += [f"  Index {index.index} waits for {index.waits}"] * bool(index.waits)
         lines += [f"    {h.name} differs: {h.outdated}" for h in index.hosts if h.outdated]
@@ -169,4 +162,4 @@ def _conditions(s: ControlPlaneSummary, now: datetime) -> list[str]:
         )
         for c in s.conditions
     ]
-    return pool_page.table("Conditions:", ("TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"), rows)
+    return table("Conditions:", ("TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"), rows)

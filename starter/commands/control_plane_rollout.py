@@ -54,7 +54,8 @@ def _now(found: ControlPlaneDescription) -> Iterator[str]:
 
 async def once(client: HostlerClient) -> None:
     """Shows how it stands. Raises HostlerError where it is stopped, NoAnswer without a worker."""
-    from starter.commands.control_plane_page import indexes, troubles
+    from starter.commands.control_plane_page import indexes
+    from starter.commands.fleet_page import troubles
     from starter.output import fields
     from starter.sdk.control_plane.results import judge, numbers
     from starter.sdk.errors import HostlerError, NoAnswer
@@ -66,6 +67,6 @@ async def once(client: HostlerClient) -> None:
         raise NoAnswer(verdict.words) if found.running else HostlerError(verdict.words)
     stand = {Stand.DONE: "done", Stand.GOING: "continues on its own", Stand.STANDS: "blocked"}[verdict.stand]
     head = [("Control plane", f"of cluster {s.cluster}"), ("Rollout", stand), ("Machines", numbers(s))]
-    say(*fields(head), *troubles(s, found.trouble, datetime.now(UTC)), *indexes(s))
+    say(*fields(head), *troubles(s, found.trouble, datetime.now(UTC), "controlplane"), *indexes(s))
     if verdict.stand is Stand.STANDS:
         raise HostlerError(verdict.words.splitlines()[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from starter.commands.pool_page import next_steps
+from starter.commands.page import next_steps
 
 if TYPE_CHECKING:
     from starter.sdk.machine_config.description import ConfigDescription

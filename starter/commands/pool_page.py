@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from starter.commands.fleet_page import revisions, silence, troubles
 from starter.commands.kinds import MACHINE
+from starter.commands.page import next_steps, table
 
 if TYPE_CHECKING:
     from resources.fleet.member import Member
     from resources.pool.intents import PoolSummary
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.state import PoolState, Rollout
-    from starter.sdk.fleet.results import FleetDescription, Numbers
-    from starter.sdk.fleet.trouble import MachineTrouble
     from starter.sdk.pools.results import PoolDescription
     from starter.sdk.results import MachineSummary
 
-REVISIONS = 5
-"""The newest ones, and those that have machines; `hostler rollout history` has them all."""
 ILL = 10
 """Machines named that are not well."""
 
@@ -32,24 +29,11 @@ def about(found: PoolDescription, now: datetime) -> list[str]:
     lines = fields(_head(found, now)) + silence(found) + _ended(found)
     summary = found.summary
     if found.running and summary is not None:
-        first, waiting = trouble(found.trouble, now, summary, "pool"), waits(summary, found.trouble, now)
-        grave = found.trouble is not None and found.trouble.grave
-        lines += _parked(summary) + (first + waiting if grave else waiting + first)
+        lines += _parked(summary) + troubles(summary, found.trouble, now, "pool")
         lines += _rollout(summary, found.state, now) + _phases(summary)
     lines += _unwell(found, now)
     if summary is not None:
         lines += revisions(summary, now)
-    return lines
-
-
-def silence(found: FleetDescription[Any, Any]) -> list[str]:
-    """Why a workflow does not answer, or cannot."""
-    lines: list[str] = []
-    if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
-    if found.running and found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines
 
 
@@ -75,12 +59,6 @@ def commands(found: PoolDescription) -> list[str]:
             shown.append((f"hostler wake pool {of}", "create its machines again"))
         shown.append((f"hostler rollout history {of}", "list its revisions, and how their rollouts ended"))
     return next_steps(shown)
-
-
-def next_steps(shown: Sequence[tuple[str, str]]) -> list[str]:
-    """Commands with what each does."""
-    width = max(len(command) for command, _ in shown) + 3
-    return ["", "Next steps:", *(f"  {command.ljust(width)}# {words}" for command, words in shown)]
 
 
 # -- the head ---------------------------------------------------------------------------------------------------------
@@ -249,53 +227,6 @@ def _parked(s: PoolSummary) -> list[str]:
     return ["", f"Parked: {s.parked}", f"Once a fixed worker runs: {renew}"]
 
 
-def trouble(first: MachineTrouble | None, now: datetime, s: Numbers, page: str = "") -> list[str]:
-    """The machine to look at first, in its own words: the cloud's own message is there. `page`: as in Situation."""
-    from resources.machine.advice import has_vm, is_up_to_its_owner, step
-    from starter.output import fields, moment
-
-    if first is None or not first.reason:
-        return []
-    waiting = first.state.status.waiting_for
-    held = s.holding(first.state.revision, has_vm(first.state)) if is_up_to_its_owner(first.state) else None
-    todo = step(first.state, first.reason, page=page, held=held.reason if held else "")
-    pairs = [
-        ("Machine", f"{first.machine.name}, {first.state.status.shown_phase}"),
-        ("Reason", first.reason),
-        ("Message", first.message),
-        ("Seen last", first.seen),
-        ("Since", moment(waiting.since, now) if waiting else ""),
-        ("Next try", moment(waiting.next_try, now) if waiting else ""),
-        ("What can be done", todo),
-    ]
-    return ["", "First machine to look at:", *fields(pairs, 2)]
-
-
-def waits_step(reason: str, s: Numbers, first: MachineTrouble | None, page: str = "") -> str:
-    """What can be done about a wait of the pool. What only a person ends outranks what takes its time."""
-    from resources.reasons import Situation, next_step, nothing_to_do
-
-    if first is not None and first.lasting and nothing_to_do(reason):
-        return f"what machine {first.machine.name} needs, see above"
-    return next_step(reason, s.cluster, s.name, s.noun, Situation(page=page))
-
-
-def waits(s: Numbers, first: MachineTrouble | None, now: datetime) -> list[str]:
-    """Everything that it waits for, each with what can be done."""
-    from starter.output import fields, moment
-
-    lines = []
-    for wait in s.waits:
-        pairs = [
-            ("Reason", wait.reason),
-            ("Message", wait.message),
-            ("Since", moment(wait.since, now)),
-            ("What can be done", waits_step(wait.reason, s, first, page=s.noun)),
-        ]
-        lines += ["", "Waiting for:", *fields(pairs, 2)]
-    return lines
-
-
 def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str]:
     from starter.output import fields, moment
     from starter.sdk.pools.rollout_status import counts, drawn, numbers
@@ -400,28 +331,3 @@ def _advice(m: MachineSummary, member: Member | None, s: PoolSummary | None) -> 
         held = s.holding(member.revision, vm)
     at = Situation(Owner.words(m.pool), kept, failed, vm=vm, held=held.reason if held else "", page="pool")
     return "" if nothing_to_do(m.reason) else next_step(m.reason, m.cluster, m.name, at=at)
-
-
-def revisions(s: Numbers, now: datetime) -> list[str]:
-    """The newest revisions, and those that have machines."""
-    from starter.output import age
-
-    shown = [r for i, r in enumerate(reversed(s.revisions)) if i < REVISIONS or r.machines]
-    rows = [
-        (
-            str(r.revision),
-            f"{r.machine_class}, generation {r.generation}",
-            str(r.machines),
-            age(now - r.created),
-            r.requested_by,
-            r.reason,
-        )
-        for r in shown
-    ]
-    return table("Revisions:", ("REVISION", "CLASS", "MACHINES", "AGE", "WHO", "WHY"), rows)
-
-
-def table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    from starter.output import Table
-
-    return ["", title, *(f"  {line}" for line in Table(header).lines(rows))] if rows else []

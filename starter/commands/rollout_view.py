@@ -16,7 +16,7 @@ from resources.fleet.state import FleetWait
 from resources.journal import Happening
 from resources.reasons import is_lasting
 from resources.words import utc, utc_clock
-from starter.commands.pool_page import trouble, waits_step
+from starter.commands.fleet_page import trouble, waits_step
 from starter.outlet import say
 from starter.output import age, fields, moment, relative
 from starter.screen import words

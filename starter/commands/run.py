@@ -104,7 +104,8 @@ def up(
 
     The state stays in --dir: the next `hostler up` continues where this one stopped. A worker that dies is restarted.
     """
-    from starter.local.stack import Options, Ports
+    from starter.local.ports import Ports
+    from starter.local.stack import Options
     from starter.local.up import run_stack
 
     options = Options(

@@ -143,7 +143,7 @@ async def page(client: HostlerClient, name: str, now: datetime) -> list[str]:
 async def _first_machine(client: HostlerClient, zone: ZoneFound, cluster: str, now: datetime) -> list[str]:
     """The machine of a zone that a person should look at first, where something is wrong with it: the reason why its
     pool waits is there."""
-    from starter.commands.pool_page import trouble
+    from starter.commands.fleet_page import trouble
 
     pool = await client.pools.describe(zone.name, cluster=cluster)
     if pool.trouble is None or pool.summary is None or not pool.trouble.grave:

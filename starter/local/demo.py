@@ -23,7 +23,8 @@ from resources.names import MACHINE_NAME_LABEL
 from resources.settings import SettingsError
 from resources.words import cause
 from starter.local.demo_view import DemoView, view
-from starter.local.stack import CLUSTER, Options, Ports, Stack, the_first
+from starter.local.ports import Ports, the_first
+from starter.local.stack import CLUSTER, Options, Stack
 from starter.local.up import cancelled_by_signals, examples_of, shown, words
 from starter.outlet import complain, speak_for_libraries
 from starter.screen import screen

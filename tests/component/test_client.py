@@ -28,7 +28,7 @@ from resources.machine_class.state import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
-from starter.commands.describe import page
+from starter.commands.machine_page import page
 from starter.output import Busy, Table, age, dump, fields, moment
 from starter.sdk import intents
 from starter.sdk.apply import sources

@@ -33,7 +33,7 @@ from resources.orders import is_order
 from resources.pool.manifest import MachineDeployment
 from resources.pool.rollout import RolloutNews, RolloutState
 from resources.pool.state import PoolState, RolloutCounts
-from starter.commands.describe import page
+from starter.commands.machine_page import page
 from starter.sdk.results import (
     Description,
     Life,

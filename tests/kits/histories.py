@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import re
 import typing
@@ -17,17 +18,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from google.protobuf.json_format import ParseDict
 from lifekit import Stack, eventually
 from paths import TESTS
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import History
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.service import RPCError
-from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
 import worker
 from resources.converter import data_converter
@@ -114,9 +117,21 @@ async def texts_of(client: Client, *workflow_ids: str) -> list[bytes]:
 HISTORIES = sorted((TESTS / "histories").glob("*.json"))
 
 
+@functools.cache
 def load(file: Path) -> WorkflowHistory:
+    """As it was recorded. The SDK's own way first mends what other programs have written, which takes longer."""
     content = json.loads(file.read_text())
-    return WorkflowHistory.from_json(content.pop("workflowId"), content)
+    return WorkflowHistory(content["workflowId"], ParseDict({"events": content["events"]}, History()).events)
+
+
+def replayer(history: WorkflowHistory, runner: WorkflowRunner) -> Replayer:
+    """Replays one history: no other workflow has to be prepared for the sandbox."""
+    return Replayer(workflows=[definition_of(history).cls], data_converter=data_converter, workflow_runner=runner)
+
+
+def definition_of(history: WorkflowHistory) -> workflow._Definition:
+    name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+    return next(d for d in map(workflow._Definition.must_from_class, worker.WORKFLOWS) if d.name == name)
 
 
 # -- resets ------------------------------------------------------------------------------------------------------------
@@ -243,8 +258,7 @@ def _copy(act: WorkflowActivation) -> WorkflowActivation:
 
 async def tape(name: str, history: WorkflowHistory) -> Tape:
     runner = Taping(restrictions=worker.sandbox(strict=False).restrictions)  # type: ignore[attr-defined]
-    replayer = Replayer(workflows=worker.WORKFLOWS, data_converter=data_converter, workflow_runner=runner)
-    await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    await replayer(history, runner).replay_workflow(history, raise_on_replay_failure=False)
     (made,) = [t for t in runner.tapes if t.activations]
     made.name = name
     return made

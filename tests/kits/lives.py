@@ -17,7 +17,7 @@ from resources.manifests import MachineClass
 from resources.names import machine_id
 from simulator.frame import Call, FaultRule
 from simulator.kubelet import KnobRule
-from starter.commands.describe import page
+from starter.commands.machine_page import page
 from starter.sdk.client import HostlerClient
 from starter.sdk.results import Event
 from workflows.machine import MachineWorkflow

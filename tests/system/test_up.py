@@ -31,8 +31,9 @@ from activities.kube.client import secret_path
 from resources.attributes import ALL, PHASE
 from resources.clouds import simulations
 from resources.timings import Timings
+from starter.local.ports import Ports, UpError
 from starter.local.processes import ProcessError
-from starter.local.stack import CLUSTER, Options, Ports, Stack, UpError
+from starter.local.stack import CLUSTER, Options, Stack
 from starter.local.up import words
 from starter.main import app
 from starter.sdk.errors import Unreachable

@@ -13,7 +13,8 @@ from lifekit import eventually
 from resources.clouds import simulations
 from resources.machine.state import Phase
 from resources.manifests import load_manifests
-from starter.local.stack import CLUSTER, Options, Ports, Stack
+from starter.local.ports import Ports
+from starter.local.stack import CLUSTER, Options, Stack
 from starter.local.up import examples_of, shown, words
 from starter.sdk.client import HostlerClient
 from starter.sdk.results import Description

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from paths import ROOT
@@ -44,6 +45,7 @@ MAY_WITHIN = {
     "drain": {"", "kube", "temporal"},
     "census": {"", "temporal"},
 }
+CAMEL_CASE = re.compile(r"[A-Z]\w*[a-z]\w*")
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
 IMPURE = {
     "temporalio",
@@ -67,22 +69,44 @@ MAY_READ_IT = {
 }
 
 
+class Read(NamedTuple):
+    """What the tests here ask of a file."""
+
+    modules: frozenset[str]
+    """Imported modules, including imports inside functions."""
+    members: frozenset[str]
+    """The same; but what is imported from a package counts by its own name, which may be a module of it."""
+    classes: frozenset[str]
+    """Public classes and type aliases; type variables are nobody's."""
+
+
+@functools.cache  # a file is parsed once, whatever is asked of it
+def read(source: str) -> Read:
+    tree = ast.parse(source)
+    modules, members, classes = set(), set(), set()
+    for node in statements(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+            members |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.add(node.module)
+            members |= {f"{node.module}.{alias.name}" for alias in node.names}
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name):
+                classes.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
+                classes.add(name)
+    return Read(frozenset(modules), frozenset(members), frozenset(n for n in classes if CAMEL_CASE.fullmatch(n)))
+
+
 def imports(source: str) -> set[str]:
     """The first parts of every imported module's name."""
     return {module.partition(".")[0] for module in modules(source)}
 
 
-@functools.cache  # most of what is here asks each file of the house once
-def modules(source: str, members: bool = False) -> frozenset[str]:
-    """Imported modules, including imports inside functions. `members`: what is imported from a package counts by its
-    own name, which may be a module of it."""
-    found: set[str] = set()
-    for node in statements(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if members else {node.module}
-    return frozenset(found)
+def modules(source: str) -> frozenset[str]:
+    return read(source).modules
 
 
 def statements(block: ast.AST) -> Iterator[ast.stmt]:
@@ -114,6 +138,8 @@ MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
 
 def names_of_clouds(source: str) -> set[str]:
     """Names of clouds in identifiers and in texts, without docstrings and comments."""
+    if not CLOUD_NAMES.search(source):  # most files: it takes longer to walk through them
+        return set()
     tree = ast.parse(source)
     docs = {
         statement.value
@@ -251,7 +277,7 @@ def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
     """The modules that each module imports among `sources` (by dotted name), also inside functions and only for type
     checking: a deferred import makes a cycle all the same."""
     return {
-        name: {m for named in modules(source, members=True) if (m := _nearest(named, sources)) and m != name}
+        name: {m for named in read(source).members if (m := _nearest(named, sources)) and m != name}
         for name, source in sources.items()
     }
 
@@ -332,8 +358,14 @@ def test_arrows_within_the_starter(room: str) -> None:
 KITS = ROOT / "tests/kits"
 
 
+TEST_NAMED = re.compile(r"^\s*(from|import)\b.*\btest_", re.MULTILINE)
+"""What a module that imports a test has in it; few are parsed for it."""
+
+
 def imported_tests(source: str) -> set[str]:
     """Test modules that a module imports: what two tests share belongs to a kit."""
+    if not TEST_NAMED.search(source):
+        return set()
     return {m for m in modules(source) if m.rpartition(".")[2].startswith("test_")}
 
 
@@ -432,27 +464,13 @@ MAY_STAND_TWICE = {
     "Obj": "an object of the Kubernetes API as JSON, the same on both sides of the wire",
     "Key": "its namespace and name, likewise",
 }
-CAMEL_CASE = re.compile(r"[A-Z]\w*[a-z]\w*")
-
-
-@functools.cache
-def classes(source: str) -> frozenset[str]:
-    """Public classes and type aliases of a module; type variables are nobody's."""
-    found = set()
-    for node in ast.parse(source).body:
-        match node:
-            case ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
-                found.add(name)
-    return frozenset(name for name in found if CAMEL_CASE.fullmatch(name))
 
 
 def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
     """The names that several modules define, with these modules."""
     where: dict[str, list[str]] = {}
     for module, source in sources.items():
-        for name in classes(source):
+        for name in read(source).classes:
             where.setdefault(name, []).append(module)
     return {name: modules for name, modules in where.items() if len(modules) > 1}
 

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from entitykit import Fuzz, payload
-from histories import CONVERTER, HISTORIES, Player, Tape, TaskFailed, in_thread, load, state, tape
+from histories import CONVERTER, HISTORIES, Player, Tape, TaskFailed, definition_of, in_thread, load, state, tape
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkflowInboundInterceptor
 
@@ -41,8 +43,9 @@ from workflows.machine import MachineWorkflow
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
-PARTS = 8
-"""The cases in parts that run side by side; half of them run where what is exhaustive does."""
+PARTS, USUAL = 8, 4
+"""The cases in parts that run side by side; those after the usual ones run where what is exhaustive does."""
+FEW_LIVES = 3
 HOWS = ("missing", "extra", "wrong", "extreme", "ahead")
 DOORS = ("signal", "update", "query", "start")
 TAKES_THE_FUTURE = ("machine-contradicted-pool",)
@@ -63,9 +66,23 @@ OWN_IDS: dict[str, Callable[[Any], str]] = {
 """Ids of each entity; a sweep may have any."""
 
 
-@pytest.fixture(scope="module")
-async def tapes() -> list[Tape]:
-    return [await tape(file.stem, load(file)) for file in HISTORIES]
+TAPES: dict[str, Tape] = {}
+
+
+async def of(life: str) -> Tape:
+    """The tape of a recorded life, made when the first test asks for it."""
+    if life not in TAPES:
+        TAPES[life] = await tape(life, load(HISTORIES[0].with_name(f"{life}.json")))
+    return TAPES[life]
+
+
+def lives(most: int) -> list[str]:
+    """Recorded lives, at most so many of each kind of entity; the seed chooses."""
+    kinds: dict[str, list[str]] = collections.defaultdict(list)
+    for file in HISTORIES:
+        kinds[file.stem.partition("-")[0]].append(file.stem)
+    chance = random.Random(SEED)
+    return [life for names in kinds.values() for life in chance.sample(names, min(most, len(names)))]
 
 
 class Case(NamedTuple):
@@ -175,10 +192,12 @@ def refusals(player: Player) -> str:
 
 
 async def found_wrong(
-    tapes: list[Tape], count: int, enough: int = 1000, among: Callable[[int, Case], bool] = lambda n, case: True
+    most: int, count: int, enough: int = 1000, among: Callable[[int, Case], bool] = lambda n, case: True
 ) -> dict[str, str]:
-    """What is found wrong in this many cases, or in some `among` them, until there is enough."""
+    """What is found wrong in this many cases, or in some `among` them, until there is enough. `most`: lives of each
+    kind."""
     wrong: dict[str, str] = {}
+    tapes = [await of(life) for life in lives(most)]
     for n, case in enumerate(cases(tapes, random.Random(SEED), count)):
         if not among(n, case):
             continue
@@ -193,9 +212,13 @@ async def found_wrong(
     return wrong
 
 
-@pytest.mark.parametrize("part", [n if n < 4 else pytest.param(n, marks=pytest.mark.exhaustive) for n in range(PARTS)])
-async def test_whatever_arrives_is_taken_or_refused_in_words(tapes: list[Tape], part: int) -> None:
-    wrong = await found_wrong(tapes, CASES, among=lambda n, case: n % PARTS == part)
+@pytest.mark.parametrize(
+    "part", [n if n < USUAL else pytest.param(n, marks=pytest.mark.exhaustive) for n in range(PARTS)]
+)
+async def test_whatever_arrives_is_taken_or_refused_in_words(part: int) -> None:
+    """In a few lives of each kind, which take long to replay, or in all where there are more cases."""
+    every = part >= USUAL or CASES > 400
+    wrong = await found_wrong(len(HISTORIES) if every else FEW_LIVES, CASES, among=lambda n, case: n % PARTS == part)
     assert not wrong, f"{len(wrong)} of {CASES}, e.g. {dict(list(wrong.items())[:20])}"
 
 
@@ -231,7 +254,6 @@ def stands_aside(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_boundary_that_is_not_there_is_seen(
-    tapes: list[Tape],
     monkeypatch: pytest.MonkeyPatch,
     saboteur: Callable[[pytest.MonkeyPatch], None],
     door: str,
@@ -239,14 +261,10 @@ async def test_a_boundary_that_is_not_there_is_seen(
 ) -> None:
     """Among the messages that it should have refused."""
     saboteur(monkeypatch)
-    assert await found_wrong(tapes, 2000, enough=1, among=lambda n, case: (case.door, case.how) == (door, how))
+    assert await found_wrong(FEW_LIVES, 2000, enough=1, among=lambda n, case: (case.door, case.how) == (door, how))
 
 
 # -- one by one -------------------------------------------------------------------------------------------------------
-
-
-def of(tapes: list[Tape], name: str) -> Tape:
-    return next(t for t in tapes if t.name == name)
 
 
 def signal(name: str, *arguments: bytes, **headers: Any) -> dict[str, Any]:
@@ -262,7 +280,7 @@ def test_the_types_of_all_arguments_are_known() -> None:
             assert len(inspect.signature(handler.fn).parameters) == 1 + len(handler.arg_types or ()), handler.name
 
 
-async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]) -> None:
+async def test_a_refusal_adds_no_command_and_nobody_forges_one() -> None:
     """No command: so a later worker, which may take the message, replays the history all the same."""
 
     def play(player: Player) -> None:
@@ -276,7 +294,7 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
         assert player.send(signal_workflow=signal("renew", b"{}", **forged))  # it begins a new run
         assert player.over == "continue_as_new_workflow_execution"
 
-    await in_thread(of(tapes, "class-hot-life"), play)
+    await in_thread(await of("class-hot-life"), play)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +312,7 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
     ],
 )
 async def test_a_key_that_an_intent_has_not_or_a_value_of_another_type_is_no_intent(
-    tapes: list[Tape], name: str, given: dict[str, Any], words: str
+    name: str, given: dict[str, Any], words: str
 ) -> None:
     """It is refused by either way: without that key it would be another intent, and a person may mean something else by
     the other value."""
@@ -309,7 +327,7 @@ async def test_a_key_that_an_intent_has_not_or_a_value_of_another_type_is_no_int
         assert f"update '{name}': {words}" in rejected.rejected.message
         assert state(player).model_dump(exclude={"journal"}) == before
 
-    await in_thread(of(tapes, "pool-newer-pool-life"), play)
+    await in_thread(await of("pool-newer-pool-life"), play)
 
 
 def updated(player: Player, name: str, written: bytes) -> list[Any]:
@@ -317,7 +335,7 @@ def updated(player: Player, name: str, written: bytes) -> list[Any]:
     return [c.update_response for c in player.send(do_update=update) if c.HasField("update_response")]
 
 
-async def test_a_program_of_a_newer_release_may_say_more(tapes: list[Tape]) -> None:
+async def test_a_program_of_a_newer_release_may_say_more() -> None:
     """A pool may, to its machine, by signal, and so may a watch; a person may not."""
 
     def play(player: Player) -> None:
@@ -332,7 +350,7 @@ async def test_a_program_of_a_newer_release_may_say_more(tapes: list[Tape]) -> N
         player.send(signal_workflow=signal("delete", by_pool))
         assert state(player).deletion.requested_by == "pool p1"
 
-    await in_thread(of(tapes, "machine-newer-pool-life"), play)
+    await in_thread(await of("machine-newer-pool-life"), play)
 
 
 STARTS: dict[str, dict[str, Any]] = {
@@ -361,7 +379,7 @@ STARTS: dict[str, dict[str, Any]] = {
     ],
 )
 async def test_a_start_under_another_id_ends_with_words(
-    tapes: list[Tape], life: str, argument: dict[str, Any], id: str, words: str
+    life: str, argument: dict[str, Any], id: str, words: str
 ) -> None:
     """Nobody else would find it: all others know a workflow by the id that its argument makes."""
 
@@ -372,7 +390,7 @@ async def test_a_start_under_another_id_ends_with_words(
         assert "cannot begin, and owns nothing yet" in failed.message
         assert words in failed.message
 
-    await in_thread(of(tapes, life), play, id)
+    await in_thread(await of(life), play, id)
 
 
 @pytest.mark.parametrize(
@@ -396,34 +414,47 @@ async def test_a_start_under_another_id_ends_with_words(
     ],
 )
 async def test_a_start_with_what_no_api_server_takes_ends_with_words(
-    tapes: list[Tape], life: str, argument: dict[str, Any], id: str, words: str
+    life: str, argument: dict[str, Any], id: str, words: str
 ) -> None:
     def deed(player: Player) -> None:
         commands = player.start([payload(json.dumps({**STARTS[life], **argument}).encode())])
         (failed,) = [c.fail_workflow_execution.failure for c in commands if c.HasField("fail_workflow_execution")]
         assert f"cannot begin, and owns nothing yet: {words}" in failed.message
 
-    await in_thread(of(tapes, life), deed, id)
+    await in_thread(await of(life), deed, id)
 
 
-async def test_whatever_hostler_sends_has_its_fields_types(tapes: list[Tape]) -> None:
+def brought(history: WorkflowHistory) -> WorkflowActivation:
+    """All that a life was started with and told, as if in one activation."""
+    act = WorkflowActivation(run_id="r")
+    for event in history.events:
+        start, told = (
+            event.workflow_execution_started_event_attributes,
+            event.workflow_execution_signaled_event_attributes,
+        )
+        if event.HasField("workflow_execution_started_event_attributes"):
+            first = "" if start.continued_execution_run_id else "r"
+            act.jobs.add(initialize_workflow={"arguments": start.input.payloads, "first_execution_run_id": first})
+        elif event.HasField("workflow_execution_signaled_event_attributes"):
+            act.jobs.add(signal_workflow={"signal_name": told.signal_name, "input": told.input.payloads})
+    return act
+
+
+def test_whatever_hostler_sends_has_its_fields_types() -> None:
     """Otherwise its machines would refuse its own words: only what a person types may be of another type."""
     starts, signals = 0, 0
-    for life in tapes:
-        for activation in life.activations:
-            inbound.admit(life.definition, activation)
-            for job in activation.jobs:
-                told = job.initialize_workflow if job.HasField("initialize_workflow") else job.signal_workflow
-                starts, signals = (
-                    starts + job.HasField("initialize_workflow"),
-                    signals + job.HasField("signal_workflow"),
-                )
-                assert inbound.MISTYPED not in told.headers, f"{life.name}: {told.headers[inbound.MISTYPED].data!r}"
+    for file in HISTORIES:
+        activation = brought(load(file))
+        inbound.admit(definition_of(load(file)), activation)
+        for job in activation.jobs:
+            told = job.initialize_workflow if job.HasField("initialize_workflow") else job.signal_workflow
+            starts, signals = starts + job.HasField("initialize_workflow"), signals + job.HasField("signal_workflow")
+            assert inbound.MISTYPED not in told.headers, f"{file.stem}: {told.headers[inbound.MISTYPED].data!r}"
     assert starts > 20
     assert signals > 100
 
 
-async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(tapes: list[Tape]) -> None:
+async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out() -> None:
     def play(player: Player) -> None:
         player.play(0.6)
         before = len(state(player).journal)
@@ -436,7 +467,7 @@ async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(ta
         player.send(signal_workflow=signal("delte", b"{}"))
         assert refusals(player).endswith("unknown signal 'delte'; did you mean delete?")
 
-    await in_thread(of(tapes, "machine-whole-life"), play)
+    await in_thread(await of("machine-whole-life"), play)
 
 
 @pytest.mark.parametrize(
@@ -451,9 +482,7 @@ async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(ta
         ("machine-whole-life", "extend", {"until": FAR}, "until: 9999-12-31T00:00:00+00:00 is not between"),
     ],
 )
-async def test_words_name_the_field_and_the_form(
-    tapes: list[Tape], life: str, name: str, given: Any, words: str
-) -> None:
+async def test_words_name_the_field_and_the_form(life: str, name: str, given: Any, words: str) -> None:
     def play(player: Player) -> None:
         player.play(0.6)
         written = json.dumps(given).encode()
@@ -463,12 +492,10 @@ async def test_words_name_the_field_and_the_form(
             (rejected,) = updated(player, name, written)
             assert words in rejected.rejected.message
 
-    await in_thread(of(tapes, life), play)
+    await in_thread(await of(life), play)
 
 
-async def test_an_error_of_a_handler_is_a_line_and_the_sdks_own_is_none(
-    tapes: list[Tape], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_of_a_handler_is_a_line_and_the_sdks_own_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(error: Exception) -> None:
         def want_renewal(self: Any) -> str:
             raise error
@@ -487,10 +514,10 @@ async def test_an_error_of_a_handler_is_a_line_and_the_sdks_own_is_none(
         with pytest.raises(TaskFailed, match="not the same"):
             player.send(signal_workflow=signal("renew", b"{}"))
 
-    await in_thread(of(tapes, "machine-whole-life"), play)
+    await in_thread(await of("machine-whole-life"), play)
 
 
-async def test_what_was_refused_is_told_with_the_next_event(tapes: list[Tape]) -> None:
+async def test_what_was_refused_is_told_with_the_next_event() -> None:
     def play(player: Player) -> None:
         player.play(0.6)
         for _ in range(2):  # the same again is no news
@@ -500,12 +527,10 @@ async def test_what_was_refused_is_told_with_the_next_event(tapes: list[Tape]) -
         (told,) = [json.loads(c.arguments[0].data) for c in calls if c.activity_type == "tell_node"]
         assert [h["reason"] for h in told["story"]] == ["Refused", "Preserved"]
 
-    await in_thread(of(tapes, "machine-whole-life"), play)
+    await in_thread(await of("machine-whole-life"), play)
 
 
-async def test_a_state_that_the_next_run_could_not_read_begins_none(
-    tapes: list[Tape], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_state_that_the_next_run_could_not_read_begins_none(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["at: Input should be a valid datetime"]
     monkeypatch.setattr(entity, "unreadable", lambda state, hint: words[0])
 
@@ -519,10 +544,10 @@ async def test_a_state_that_the_next_run_could_not_read_begins_none(
         player.send(signal_workflow=signal("renew", b"{}"))
         assert player.over == "continue_as_new_workflow_execution"
 
-    await in_thread(of(tapes, "class-hot-life"), play)
+    await in_thread(await of("class-hot-life"), play)
 
 
-async def test_a_life_that_only_turns_is_parked(tapes: list[Tape]) -> None:
+async def test_a_life_that_only_turns_is_parked() -> None:
     """It has a deadline that nobody knows and nobody clears: this once froze the worker."""
     start = {"name": "demo", "deadlines": {"odd": "2020-01-01T00:00:00Z"}}
 
@@ -531,7 +556,7 @@ async def test_a_life_that_only_turns_is_parked(tapes: list[Tape]) -> None:
         assert player.over == "continue_as_new_workflow_execution"
         assert "deadlines that have passed: ['odd']" in str(player.handed_over)
 
-    await in_thread(of(tapes, "cluster-whole-life"), play, cluster_id("demo"))
+    await in_thread(await of("cluster-whole-life"), play, cluster_id("demo"))
 
 
 async def test_a_summary_is_cut_and_an_id_that_is_too_long_is_refused() -> None:
