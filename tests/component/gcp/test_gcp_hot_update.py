@@ -125,6 +125,14 @@ def test_an_error_at_one_resource_does_not_keep_the_others_from_their_labels(clo
     assert [d["labels"]["d"] for d in vm.disks.values() if d["name"].startswith(vm.name)] == ["2"]
 
 
+@pytest.mark.parametrize("operation", ["disks.get", "disks.setLabels"])
+def test_a_disk_that_vanished_meanwhile_is_no_error_and_is_said(cloud: GcpCloud, new_vm: Any, operation: str) -> None:
+    vm = new_vm(diskTags={"d": "1"})
+    fault(cloud, operation, "notFound")
+    done = vm.update(vmTags={"a": "1"}, diskTags={"d": "2"})
+    assert [r.changed for r in done.resources] == [["set a"], ["gone meanwhile"]]
+
+
 def test_a_disk_is_known_by_its_name_and_one_that_is_not_attached_is_said(cloud: GcpCloud, new_vm: Any) -> None:
     """Google's list has no gap where a disk was detached: the next one, or one that somebody attaches, is there."""
     disks = [BOOT, {**DATA, "labels": {"d": "1"}}, {**DATA, "labels": {"d": "2"}}]
