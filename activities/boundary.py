@@ -40,6 +40,7 @@ from resources.errors import (
     ErrorInfo,
 )
 from resources.settings import SettingsError
+from resources.words import cause
 
 # What Temporal itself retries: short troubles. All else goes back to the workflow, which waits visibly.
 RETRIED = PASSING
@@ -188,7 +189,8 @@ def translated() -> Iterator[None]:
         # Raised unchanged, except for one thing that its workflow must not miss.
         if not _account():
             raise
-        raise ApplicationError(str(e), _placed(ErrorInfo.of(ErrorClass.UNKNOWN, str(e))), type=type(e).__name__) from e
+        words = cause(e)
+        raise ApplicationError(words, _placed(ErrorInfo.of(ErrorClass.UNKNOWN, words)), type=type(e).__name__) from e
 
 
 def _placed(info: ErrorInfo, ended: bool = False) -> ErrorInfo:

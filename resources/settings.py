@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from resources.apimachinery import dns_subdomain
 from resources.base import Duration, Key
 from resources.documents import DocumentError, documents
 from resources.endpoints import in_clear
@@ -57,6 +58,16 @@ def _endpoint(value: str | None) -> str | None:
             f"{value}: credentials and user data would be sent unencrypted; write https:// (http:// on loopback)"
         )
     return value
+
+
+def _cluster(value: str) -> str:
+    if why := dns_subdomain(value):
+        raise ValueError(f"no cluster has such a name: {why}")
+    return value
+
+
+ClusterName = Annotated[str, AfterValidator(_cluster)]
+"""A cluster as manifests and workflows name it."""
 
 
 class EtcdSettings(Section):
@@ -193,13 +204,13 @@ class Settings(BaseSettings):
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     queue_prefix: str = DEFAULT_QUEUE
     """The task queue of the workflows; the names of the other queues begin with it."""
-    default_cluster: str = DEFAULT_CLUSTER
+    default_cluster: ClusterName = DEFAULT_CLUSTER
     """The cluster that is meant where none is named."""
     installation: Annotated[str, Field(pattern=INSTALLATION)] | None = None
     """Which Hostler this is, in the tags of everything that it creates; null: the id of Temporal's namespace. Set it to
     the old id when that id changes, e.g. after a move to another server; otherwise the existing VMs count as another
     installation's."""
-    clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
+    clusters: dict[ClusterName, ClusterSettings] = Field(default_factory=dict)
     """The clusters whose machines are looked after, by name."""
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     clouds: dict[str, CloudSettings] = Field(default_factory=dict)
@@ -266,7 +277,8 @@ def load_settings(path: Path | None = None) -> Settings:
     """Loads settings from `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
     if strangers := list(strange(os.environ, Settings.model_fields)):
         raise SettingsError("; ".join(strangers))
-    given = path or (Path(os.environ[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in os.environ else None)
+    named = os.environ.get(SETTINGS_VARIABLE)  # one that is empty names no file, as an empty KUBECONFIG does not
+    given = path or (Path(named) if named else None)
     file = given or next((p.expanduser() for p in PLACES if p.expanduser().exists()), None)
     content: Any = {}
     if file is not None:

@@ -30,6 +30,7 @@ from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigMerger
 from activities.kube.credentialplugin import CredentialsError, PluginCredentials, run_plugin
 from resources.endpoints import in_clear
 from resources.settings import ClusterSettings, SettingsError
+from resources.words import cause
 
 LOOK_EVERY = 60.0  # seconds between two readings; client-go's for token files
 LOOK_SOON = 5.0  # seconds before a plugin runs again, or a file that could not be read is read again
@@ -152,7 +153,12 @@ class Access:
             raise CredentialsError(f"cluster {self._name}: {where}: {e}") from None
         except yaml.YAMLError:  # its message quotes the file
             raise SettingsError(f"cluster {self._name}: {where}: not YAML") from None
-        except (k8s_config.ConfigException, OSError, ValueError) as e:
+        except OSError as e:
+            file = "" if e.filename in (None, self._kubeconfig) else f"{e.filename} "
+            raise SettingsError(
+                f"cluster {self._name}: {where}: {file}cannot be read: {e.strerror or cause(e)}"
+            ) from None
+        except (k8s_config.ConfigException, ValueError) as e:
             raise SettingsError(f"cluster {self._name}: {where}: {e}") from None
         except (AttributeError, KeyError, TypeError):  # somewhere there is no mapping where one should be
             raise SettingsError(f"cluster {self._name}: {where}: not a kubeconfig") from None

@@ -94,6 +94,8 @@ class _Update:
     def _instance(self) -> Resource:
         found = instances.by_id(self.ec2, self.instance_id)
         instance = instances.the_one([found] if found else [], self.instance_id)
+        if instances.state_of(instance) == instances.SHUTTING_DOWN:
+            raise DriverError(ErrorClass.NOT_FOUND, f"the VM {self.instance_id} is shutting down")
         owner = tags_of(instance).get(TAG_UID, self.machine.uid)
         if owner != self.machine.uid:
             raise DriverError(

@@ -6,7 +6,7 @@ resource, which leave others' tags alone whatever they do meanwhile. After an er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from drivers.azure import belongings, places, requests, tags
@@ -18,10 +18,14 @@ from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, must_tags, plan_update
 from drivers.updating import UpdateTarget, answer
+from resources.clouds import Tags
 from resources.clouds.azure.spec import AzureProviderSpec
+from resources.clouds.base import shown_key
 from resources.errors import ErrorClass
 
 KINDS: tuple[BelongingKind, ...] = ("vm", "disk", "nic")
+TOO_MUCH = ("TooManyTags", "TagCountExceeded")
+"""These are no single tag's fault."""
 
 
 def hot_update(
@@ -83,11 +87,28 @@ class _Update:
             if gone := {k: target.tags[k] for k in target.plan.remove if k in target.tags}:
                 tags.remove(self.arm, belonging.id, gone)
                 target.changed += [f"removed {k}" for k in gone]
-            if target.plan.set:
-                tags.merge(self.arm, belonging.id, target.plan.set)
-                target.changed += [f"set {k}" for k in target.plan.set]
         except DriverError as e:
             self._failed(target, e)
+        else:
+            self._set(belonging, target, target.plan.set)
+
+    def _set(self, belonging: Belonging, target: UpdateTarget, wanted: Tags) -> None:
+        """Sets these tags in one call, which Azure takes as a whole or not at all. Where one tag may be the reason for
+        a refusal, as for a policy about its values, each half gets a call of its own, so that the good ones are set and
+        the bad one is named."""
+        if not wanted:
+            return
+        try:
+            tags.merge(self.arm, belonging.id, wanted)
+        except DriverError as e:
+            if len(wanted) > 1 and e.error_class is ErrorClass.INVALID and e.provider_code not in TOO_MUCH:
+                pairs, half = list(wanted.items()), len(wanted) // 2
+                self._set(belonging, target, dict(pairs[:half]))
+                self._set(belonging, target, dict(pairs[half:]))
+            else:
+                self._failed(target, e, [f"tag {shown_key(key)}" for key in wanted] if len(wanted) == 1 else [])
+        else:
+            target.changed += [f"set {k}" for k in wanted]
 
     def _forward(self, nic: Belonging, target: UpdateTarget) -> None:
         """Sets the interface's property in what it is now: an interface has no change of a part but of its tags.
@@ -110,12 +131,12 @@ class _Update:
         except DriverError as e:
             self._failed(target, e)
 
-    def _failed(self, target: UpdateTarget, error: DriverError) -> None:
+    def _failed(self, target: UpdateTarget, error: DriverError, what: Sequence[str] = ()) -> None:
         if error.error_class is ErrorClass.NOT_FOUND:  # it has vanished since it was read: nothing is left to update
             target.plan = TagPlan()
             target.changed.append("gone meanwhile")
         else:
-            target.errors.append(about(error, [target.id]))
+            target.errors.append(about(error, [target.id, *what]))
 
 
 def belongings_of(arm: Arm, uid: str, vm: str) -> list[Belonging]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,14 @@ from drivers.gcp.tags import KEY_RELEASED, labelled, labels_of
 from drivers.tags import released_value
 from resources.clouds import Tags
 from resources.clouds.base import OUR_TAGS
-from resources.clouds.gcp.names import LABEL_RULES
+from resources.clouds.gcp.names import LABEL_RULES, shortened
 from resources.errors import BegunOperation
 
 OUR_KEYS = tuple(map(LABEL_RULES.key, OUR_TAGS))
 IN_USE = ("resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceInUse", "RESOURCE_IN_USE")
 GONE = ("notFound", "404", "RESOURCE_NOT_FOUND")
+_ENDING = re.compile(r"-(\d{1,4}-[0-9a-f]{8})$")
+"""How the name of a disk ends that was made with its instance: its place in the spec, and the request's."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,13 @@ def by_name(gce: Gce, zone: str, name: str) -> DiskOfMachine | None:
 
 
 def held(instance: Resource) -> dict[int, str]:
-    """Names of the disks that an instance has, by their place in its list, which is that of the spec: what others
-    attach comes after them."""
-    attached = instance.get("disks") or ()
-    return {n: d["source"].rsplit("/", 1)[-1] for n, d in enumerate(attached) if d.get("source")}
+    """Names of the disks that were made with an instance and are attached to it, by their place in the spec, which the
+    name tells (drivers.gcp.launch.with_disks). Their place in Google's list does not: whatever is detached leaves no
+    gap there, and what others attach fills it."""
+    names = [d["source"].rsplit("/", 1)[-1] for d in instance.get("disks") or () if d.get("source")]
+    endings = {name: found[1] for name in names if (found := _ENDING.search(name))}
+    ours = {name: ending for name, ending in endings.items() if name == shortened(instance["name"], ending)}
+    return {int(ending.partition("-")[0]): name for name, ending in ours.items()}
 
 
 def outlive(instance: Resource) -> Iterator[str]:

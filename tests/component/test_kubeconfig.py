@@ -400,6 +400,8 @@ async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str, words: st
     assert CANARY not in str(e.value)
     with pytest.raises(SettingsError, match=r"another \(clusters\.demo\.kubeconfig\): there is no such file"):
         await Kube.connect("demo", ClusterSettings(), str(tmp_path / "another"))
+    with pytest.raises(SettingsError, match=r"kubeconfig\): cannot be read: Is a directory$"):
+        await Kube.connect("demo", ClusterSettings(), str(tmp_path))
 
 
 @pytest.mark.parametrize("user", [{"token": OLD}, {"username": "u", "password": CANARY}])

@@ -136,6 +136,18 @@ def test_the_annotations_are_those_that_machines_read() -> None:
     assert f"`{SCALE_DOWN_DISABLED}=true`" in PAGE
 
 
+def test_the_page_names_preserve_now_in_place_of_scale_down_disabled_with_the_seeds_four_reasons() -> None:
+    _, _, after = PAGE.partition("## In place of scale-down-disabled\n")
+    section, _, _ = after.partition("\n## ")
+    assert section.index(f"`{SCALE_DOWN_DISABLED}=true`") < section.index(f"`{PRESERVE_ANNOTATION}=now`")
+    reasons = re.findall(r"^\d\. (.+)$", section, flags=re.MULTILINE)
+    one_flow, internals, generic, timeout = reasons
+    assert "one way" in one_flow
+    assert "internals" in internals
+    assert "not about cluster-autoscaler alone" in generic
+    assert "has an end" in timeout
+
+
 def test_what_is_signalled_is_what_the_intents_take() -> None:
     for words in commands("temporal"):
         options = dict(zip(words[3::2], words[4::2], strict=True))

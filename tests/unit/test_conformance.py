@@ -111,7 +111,7 @@ NOT_HERE = (
     *("C-R03", "C-R07", "C-V15", "C-P07", "C-W07", "C-G03"),
     *("C14", "D1", "D22", "R2", "H15", "S12", "U4", "U5", "U12", "P17", "P59"),
 )
-SEEDS = {"000": 28, "001": 15, "002": 23, "003": 43, "004": 39}
+SEEDS = {"000": 29, "001": 15, "002": 23, "003": 43, "004": 39}
 """How many requirements of each docs/requirements.md has."""
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^\]]+)\])?`")
 CASE_IN_NAME = re.compile(r"_([acdfhkmprstuv])(\d\d?)(?!\d)(b?)")

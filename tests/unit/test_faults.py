@@ -31,6 +31,8 @@ def said(folder: Path, content: str) -> str:
         ("clouds: {aws: {callTimeout: 5x}}", "clouds.aws.callTimeout: '5x' is not a duration; write it like 20m"),
         ("clouds: {aws: {queues: {a: {}}}}", "clouds.aws.queues.a.accounts: is missing"),
         ("clouds: {aws: {queues: {A/b: {accounts: []}}}}", "clouds.aws.queues.A/b: has other characters than"),
+        ("clusters: {P R: {}}", "clusters.P R: no cluster has such a name: a lowercase RFC 1123 subdomain must"),
+        ("defaultCluster: P/R", "defaultCluster: no cluster has such a name: a lowercase RFC 1123 subdomain must"),
         ("worker: {roles: [watch, dance]}", "worker.roles[1]: write workflows, cluster, watch, drain or cloud"),
         ("worker: {census: 0s}", "worker.census: must be more than 0s"),
         ("worker: {strictSandbox: maybe}", "worker.strictSandbox: write true or false"),
@@ -39,6 +41,13 @@ def said(folder: Path, content: str) -> str:
 )
 def test_a_wrong_field_is_said_in_the_files_words(tmp_path: Path, content: str, words: str) -> None:
     assert said(tmp_path, content).startswith(words)
+
+
+def test_an_empty_variable_names_no_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSTLER_SETTINGS", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert load_settings().file is None
 
 
 def test_each_wrong_field_has_a_line_and_a_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,8 @@ SLOTS: list[tuple[str, int, dict[str, Member], list[str], list[str]]] = [
     ("one on its way out has none", 1, {"k": kept(deleting=True), "a": drained()}, ["a"], []),
     ("one whose VM is gone has none", 1, {"k": kept(vm=Vm.GONE), "a": drained()}, ["a"], ["k"]),
     ("not drained yet", 1, {"a": drained()._replace(drained=False, keep=PreserveWish.UNDECIDED)}, [], []),
+    ("not drained yet, whatever it has said", 1, {"a": drained()._replace(drained=False)}, [], []),
+    ("it asks, and its VM is gone meanwhile", 1, {"a": drained(vm=Vm.GONE)}, [], ["a"]),
     ("never joined (creationTimeout)", 1, {"a": drained(trouble=Trouble.JOIN)}, ["a"], []),
     ("marked for deletion: it takes no slot", 1, {"a": drained(marked=EPOCH, age=9), "b": drained()}, ["b"], ["a"]),
     ("who waits longest, then by name", 2, {n: drained(age=5 if n == "c" else 0) for n in "abc"}, ["c", "a"], ["b"]),

@@ -34,6 +34,13 @@ BY_REFERENCE = {
     "MaxIOPSLimitExceeded": ErrorClass.QUOTA,
     "VolumeLimitExceeded": ErrorClass.QUOTA,
     "RouteLimitExceeded": ErrorClass.QUOTA,
+    # what a person or a wait mends, by the wait that its class has
+    **dict.fromkeys(("UnauthorizedOperation", "AuthFailure", "OptInRequired", "ExpiredToken"), ErrorClass.AUTH),
+    **dict.fromkeys(("Throttling", "EC2ThrottledException"), ErrorClass.THROTTLED),
+    **dict.fromkeys(("InvalidInstanceID.NotFound", "InvalidAMIID.Unavailable"), ErrorClass.NOT_FOUND),
+    **dict.fromkeys(("VolumeInUse", "IncorrectInstanceState", "IdempotentParameterMismatch"), ErrorClass.CONFLICT),
+    **dict.fromkeys(("InvalidParameterValue", "UnsupportedOperation", "TagPolicyViolation"), ErrorClass.INVALID),
+    **dict.fromkeys(("InternalError", "Unavailable", "ServiceUnavailable"), ErrorClass.TRANSIENT),
     # families
     "SomeNewLimitExceeded": ErrorClass.QUOTA,
     "InvalidWhatever.NotFound": ErrorClass.NOT_FOUND,

@@ -9,6 +9,7 @@ from azurekit import KEY_UID, AzureCloud
 from driver_clouds import Given, calls, delete_until_gone, fault, machine, mark, mutating
 
 from drivers.azure import places
+from drivers.azure.calls import Arm
 from drivers.azure.tags import merge
 from drivers.base import Evidence
 from drivers.errors import DriverError, PartialUpdate
@@ -72,6 +73,22 @@ def test_a_must_tag_never_changes(cloud: AzureCloud) -> None:
     assert calls(cloud, since=before) == []
 
 
+def test_what_is_another_machines_is_not_touched(cloud: AzureCloud) -> None:
+    given, wanted = machine(cloud), {"vmTags": {"a": "1"}, "nicTags": {"a": "1"}, "diskTags": {"a": "1"}}
+    made = cloud.driver.create_machine(given.creation())
+    put(cloud, given, "disk", {KEY_UID: "another"})
+    before = mark(cloud)
+    done = change(cloud, given, made.provider_id, **wanted)
+    assert [r.kind for r in done.resources] == ["virtual machine", "network interface"]
+    assert len(mutating(cloud, before)) == 2
+    put(cloud, given, "vm", {KEY_UID: "another"})
+    before = mark(cloud)
+    with pytest.raises(DriverError, match="belongs to another machine") as refused:
+        change(cloud, given, made.provider_id, vmTags={"b": "1"})
+    assert refused.value.error_class is ErrorClass.CONFLICT
+    assert mutating(cloud, before) == []
+
+
 def test_one_resource_that_fails_does_not_keep_the_others_from_their_tags(cloud: AzureCloud) -> None:
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
@@ -87,18 +104,69 @@ def test_one_resource_that_fails_does_not_keep_the_others_from_their_tags(cloud:
     assert (tags(cloud, given, "disk")["c"], tags(cloud, given, "nic")["b"]) == ("1", "1")
 
 
-def test_ip_forwarding_that_somebody_changes_meanwhile_is_a_conflict_and_the_next_pass_goes_on(
-    cloud: AzureCloud,
+def test_a_disk_that_vanished_meanwhile_is_no_error_and_is_said(cloud: AzureCloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    fault(cloud, cloud.tagging, "ResourceNotFound", match="/disks/")
+    done = change(cloud, given, made.provider_id, vmTags={"a": "1"}, diskTags={"c": "1"})
+    assert [(r.kind, r.changed) for r in done.resources] == [
+        ("virtual machine", ["set a"]),
+        ("disk", ["gone meanwhile"]),
+    ]
+
+
+def test_one_bad_tag_does_not_keep_the_good_ones_from_being_set(cloud: AzureCloud) -> None:
+    """A policy of the subscription, for example, that knows which cost centers there are."""
+    given, good = machine(cloud), {f"good-{n}": "1" for n in range(6)}
+    made = cloud.driver.create_machine(given.creation())
+    fault(cloud, cloud.tagging, "RequestDisallowedByPolicy", match='"bad"', times=None)
+    before = mark(cloud)
+    with pytest.raises(PartialUpdate, match="tag bad: Tags_UpdateAtScope: RequestDisallowedByPolicy") as partial:
+        change(cloud, given, made.provider_id, vmTags={**good, "bad": "1"}, nicTags={}, diskTags={})
+    assert partial.value.error_class is ErrorClass.INVALID
+    assert "good" not in partial.value.message
+    assert good.items() <= tags(cloud, given, "vm").items()
+    (result,) = partial.value.resources
+    assert sorted(result.changed) == [f"set {k}" for k in sorted(good)]
+    assert len(calls(cloud, cloud.tagging, before)) < 8  # halves, not one by one
+    cloud.do(cloud.frame.clear_faults)
+    fault(cloud, cloud.tagging, "TooManyTags", times=None)
+    before = mark(cloud)
+    with pytest.raises(PartialUpdate):
+        change(cloud, given, made.provider_id, vmTags={"c": "1", "d": "1"}, nicTags={}, diskTags={})
+    assert len(calls(cloud, cloud.tagging, before)) == 1  # too many are no single tag's fault
+
+
+def test_an_interface_that_somebody_changes_meanwhile_is_a_conflict_and_the_next_pass_goes_on(
+    cloud: AzureCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     off = {**given.spec["properties"], "networkProfile": {"ipForwarding": False}}
-    fault(cloud, "NetworkInterfaces_CreateOrUpdate", "PreconditionFailed")
-    with pytest.raises(PartialUpdate) as conflict:
+    real, theirs = Arm.call, [{"theirs": "1"}]
+
+    def meanwhile(arm: Arm, operation: str, *args: Any, **more: Any) -> Any:
+        answer = real(arm, operation, *args, **more)
+        if operation == "NetworkInterfaces_Get" and theirs:
+            put(cloud, given, "nic", theirs.pop())
+        return answer
+
+    monkeypatch.setattr(Arm, "call", meanwhile)
+    with pytest.raises(PartialUpdate, match="PreconditionFailed") as conflict:
         change(cloud, given, made.provider_id, properties=off)
     assert conflict.value.error_class is ErrorClass.CONFLICT
     (changed,) = change(cloud, given, made.provider_id, properties=off).changed
     assert changed.endswith("IP forwarding off")
+    assert tags(cloud, given, "nic")["theirs"] == "1"
+
+
+def test_a_name_in_another_spelling_is_the_same_tag(cloud: AzureCloud) -> None:
+    given = machine(cloud, vmTags={"cost": "a"})
+    made = cloud.driver.create_machine(given.creation())
+    before = mark(cloud)
+    change(cloud, given, made.provider_id, vmTags={"Cost": "b"})
+    assert len(mutating(cloud, before)) == 1, "removed first, it would be gone for a moment"
+    assert {k.lower(): v for k, v in tags(cloud, given, "vm").items()}["cost"] == "b"
 
 
 def test_ip_forwarding_takes_the_classs_tags_along_however_late_reads_are(cloud: AzureCloud) -> None:

@@ -212,6 +212,14 @@ def test_another_installations_vm_takes_no_name_and_one_without_a_tag_may_be_our
         assert [vm.installation for vm in listed] == [theirs_is or None]  # the caller decides which are its own
 
 
+def test_a_post_start_update_with_nothing_to_do_is_no_call(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    before = mark(cloud)
+    assert cloud.driver.update_machine(given.update(made.provider_id)).changed == []
+    assert calls(cloud, since=before) == []
+
+
 def test_the_post_start_update_adds_the_tag_of_the_installation(cloud: Cloud) -> None:
     """A VM that was made before there was such a tag gets it; where tagging is not allowed, it lives without."""
     given = machine(cloud)
@@ -307,17 +315,22 @@ def test_an_update_in_place_changes_the_same_vm_and_needs_no_call_for_equal_spec
     assert calls(cloud, since=before) == []
 
 
-def test_an_update_in_place_of_a_vm_that_is_gone_is_not_found_and_changes_nothing(cloud: Cloud) -> None:
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "going"])
+def test_an_update_in_place_of_a_vm_that_is_gone_is_not_found_and_changes_nothing(cloud: Cloud, gone: bool) -> None:
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
-    delete_until_gone(given, made.provider_id)
+    if gone:
+        delete_until_gone(given, made.provider_id)
+    else:
+        cloud.set_delays(0.0, 60.0)
+        cloud.driver.delete_machine(given.deletion(made.provider_id))
     before = mark(cloud)
     desired = {**given.spec, **cloud.hot}
-    with pytest.raises(DriverError) as gone:
+    with pytest.raises(DriverError) as refused:
         cloud.driver.update_machine(
             given.update(made.provider_id, provider_spec=desired, last_applied_provider_spec=given.spec)
         )
-    assert gone.value.error_class is ErrorClass.NOT_FOUND
+    assert refused.value.error_class is ErrorClass.NOT_FOUND
     assert calls(cloud, since=before)
     assert mutating(cloud, before) == []
 

@@ -42,6 +42,13 @@ BY_REFERENCE = {
     "ZONE_RESOURCE_POOL_EXHAUSTED": ErrorClass.CAPACITY,
     "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": ErrorClass.CAPACITY,
     "QUOTA_EXCEEDED": ErrorClass.QUOTA,
+    # what a person or a wait mends, by the wait that its class has
+    **dict.fromkeys(("forbidden", "accessNotConfigured", "PERMISSIONS_ERROR", "billingNotEnabled"), ErrorClass.AUTH),
+    **dict.fromkeys(("rateLimitExceeded", "userRateLimitExceeded", "operationRateLimitExceeded"), ErrorClass.THROTTLED),
+    **dict.fromkeys(("notFound", "RESOURCE_NOT_FOUND"), ErrorClass.NOT_FOUND),
+    **dict.fromkeys(("alreadyExists", "resourceNotReady", "conditionNotMet"), ErrorClass.CONFLICT),
+    **dict.fromkeys(("invalid", "badRequest", "POLICY_VIOLATION"), ErrorClass.INVALID),
+    **dict.fromkeys(("backendError", "internalError", "INTERNAL_ERROR"), ErrorClass.TRANSIENT),
     "SOME_NEW_QUOTA": ErrorClass.QUOTA,
     "SOME_OTHER_POOL_EXHAUSTED": ErrorClass.CAPACITY,
     "newQuotaExceeded": ErrorClass.QUOTA,

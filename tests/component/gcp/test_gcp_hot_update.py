@@ -61,6 +61,15 @@ def test_everything_that_is_hot_in_one_update(cloud: GcpCloud, new_vm: Any) -> N
     assert [i["key"] for i in vm.instance["metadata"]["items"]] == ["user-data"]
 
 
+def test_the_user_data_of_a_vm_is_nothing_that_a_class_changes(cloud: GcpCloud, new_vm: Any) -> None:
+    """It is the attempt's, with a token in it, and stays whatever a class's metadata say."""
+    vm = new_vm()
+    vm.update(metadata=[{"key": "user-data", "value": "b"}, {"key": "m", "value": "1"}])
+    vm.update(metadata=[{"key": "m", "value": "2"}])
+    metadata = {i["key"]: i["value"] for i in vm.instance["metadata"]["items"]}
+    assert metadata == {"user-data": vm.given.user_data, "m": "2"}
+
+
 def test_fields_that_roll_and_equal_specs_are_no_call(cloud: GcpCloud, new_vm: Any) -> None:
     vm = new_vm()
     before = mark(cloud)
@@ -114,6 +123,36 @@ def test_an_error_at_one_resource_does_not_keep_the_others_from_their_labels(clo
     assert partial.value.error_class is ErrorClass.AUTH
     assert [(r.kind, r.error is None) for r in partial.value.resources] == [("instance", False), ("disk", True)]
     assert [d["labels"]["d"] for d in vm.disks.values() if d["name"].startswith(vm.name)] == ["2"]
+
+
+@pytest.mark.parametrize("operation", ["disks.get", "disks.setLabels"])
+def test_a_disk_that_vanished_meanwhile_is_no_error_and_is_said(cloud: GcpCloud, new_vm: Any, operation: str) -> None:
+    vm = new_vm(diskTags={"d": "1"})
+    fault(cloud, operation, "notFound")
+    done = vm.update(vmTags={"a": "1"}, diskTags={"d": "2"})
+    assert [r.changed for r in done.resources] == [["set a"], ["gone meanwhile"]]
+
+
+def test_a_disk_is_known_by_its_name_and_one_that_is_not_attached_is_said(cloud: GcpCloud, new_vm: Any) -> None:
+    """Google's list has no gap where a disk was detached: the next one, or one that somebody attaches, is there."""
+    disks = [BOOT, {**DATA, "labels": {"d": "1"}}, {**DATA, "labels": {"d": "2"}}]
+    vm, other = new_vm(disks=disks), new_vm(disks=disks)
+    one, two = (d["source"].rsplit("/", 1)[-1] for d in vm.instance["disks"][1:])
+    theirs = other.instance["disks"][1]["source"].rsplit("/", 1)[-1]
+
+    def swap() -> None:
+        found = {i.name: i.disks for i in cloud.gce._instances.records.values() if i.gone_at is None}
+        mine, yours = found[vm.name], found[other.name]
+        del mine[1]
+        mine.append(yours.pop(1))
+
+    cloud.do(swap)
+    wanted = [BOOT, {**DATA, "labels": {"d": "one"}}, {**DATA, "labels": {"d": "two"}}]
+    with pytest.raises(PartialUpdate, match=r"disks\[1\] is not attached, so its labels are not changed") as partial:
+        vm.update(disks=wanted)
+    assert partial.value.error_class is ErrorClass.CONFLICT
+    labels = {name: disk["labels"]["d"] for name, disk in vm.disks.items() if "d" in disk["labels"]}
+    assert (labels[one], labels[two], labels[theirs]) == ("1", "two", "1")
 
 
 def test_must_tags_never_change_and_limits_count_those_of_others(cloud: GcpCloud, new_vm: Any) -> None:

@@ -91,6 +91,8 @@ def test_must_tags_are_labels_of_everything_and_network_tags(new_vm: Any) -> Non
     assert {labels["hostler-io-uid"], disk["labels"]["hostler-io-uid"]} == {vm.given.machine.uid}
     assert (labels["cost"], disk["labels"]["d"]) == ("a", "1")
     assert {*vm.instance["tags"]["items"]} == {*MUST, "web"}
+    named = new_vm(labels=dict.fromkeys(MUST, "1"), tags=["web"])  # where Gardener's manifest has them as labels only
+    assert {*named.instance["tags"]["items"]} == {*MUST, "web"}
 
 
 @pytest.mark.parametrize(
