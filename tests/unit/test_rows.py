@@ -174,6 +174,16 @@ def test_a_narrow_terminal_has_no_wrapped_row(
         (True, {"NO_COLOR": "1"}, "auto", False),
         (True, {"NO_COLOR": ""}, "auto", True),  # no-color.org: set, and not empty
         (True, {"TERM": "dumb"}, "auto", False),
+        (True, {"CLICOLOR": "0"}, "auto", False),  # bixense.com/clicolors
+        (True, {"CLICOLOR": "1"}, "auto", True),
+        (False, {"CLICOLOR": "1"}, "auto", False),
+        (False, {"CLICOLOR_FORCE": "1"}, "auto", True),
+        (False, {"FORCE_COLOR": "1"}, "auto", True),  # rich's word for it
+        (False, {"CLICOLOR_FORCE": "0"}, "auto", False),
+        (True, {"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, "auto", False),
+        (False, {"CLICOLOR_FORCE": "1", "CLICOLOR": "0"}, "auto", True),
+        (False, {"CLICOLOR_FORCE": "1"}, "never", False),
+        (True, {"CLICOLOR": "0"}, "always", True),
         (True, {"NO_COLOR": "1"}, "always", True),
         (False, {}, "always", True),
         (True, {}, "never", False),
@@ -187,7 +197,7 @@ def test_colours(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("NO_COLOR", "TERM"):
+    for name in ("NO_COLOR", "TERM", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
