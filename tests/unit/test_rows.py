@@ -118,6 +118,18 @@ def test_several_kinds_say_which(capsys: pytest.CaptureFixture[str]) -> None:
     assert [o["metadata"]["name"] for o in json.loads(printed(capsys, several, "json"))["items"]] == ["m-10", "m-9"]
 
 
+@pytest.mark.parametrize("form", ["table", "yaml"])
+def test_kinds_are_asked_at_once(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of these answers only when both are asked."""
+    asked = asyncio.Barrier(2)
+
+    async def find() -> list[Thing]:
+        await asyncio.wait_for(asked.wait(), 5)
+        return THINGS[:1]
+
+    assert "m-10" in printed(capsys, [replace(listing([], kind), find=find) for kind in ("thing", "other")], form)
+
+
 def test_templates_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, [listing(THINGS)], "jsonpath={.items[*].metadata.name}") == "m-10 m-9 m-1"
     table = printed(capsys, [listing(THINGS[:2])], "custom-columns=N:.metadata.name,Z:.metadata.labels.a/zone")
