@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import ssl
 from datetime import UTC, datetime
 
 
@@ -29,5 +32,12 @@ def by_whom(who: str, why: str = "") -> str:
 
 def cause(error: BaseException) -> str:
     """What the error says. Many say nothing (a timeout, a connection that was closed): these are called by their name.
-    An error is never false, so `{e or …}` would not do."""
+    An error is never false, so `{e or …}` would not do. One of a connection that could not be made
+    (aiohttp.ClientConnectorError) also tells its library's innards, which are left out."""
+    of = getattr(error, "os_error", None)
+    if isinstance(of, OSError) and not isinstance(of, ssl.SSLError):
+        known = (
+            os.strerror(of.errno) if of.errno is not None and of.errno in errno.errorcode else of.strerror or str(of)
+        )
+        return f"{getattr(error, 'host', '')}:{getattr(error, 'port', '')}: {known}"
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -177,7 +177,12 @@ def root(
     cluster: ClusterOption = None,
     requested_by: AsOption = None,
     colour: Annotated[
-        Colour, typer.Option("--color", help="Colours: auto (on a terminal, unless NO_COLOR is set), always or never.")
+        Colour,
+        typer.Option(
+            "--color",
+            help="Colours: auto (on a terminal, unless NO_COLOR or CLICOLOR=0 is set; with CLICOLOR_FORCE=1 also "
+            "elsewhere), always or never.",
+        ),
     ] = Colour.AUTO,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

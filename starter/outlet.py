@@ -40,7 +40,7 @@ class Colour(StrEnum):
     """When to use colours."""
 
     AUTO = "auto"
-    """On a terminal that can show them, unless NO_COLOR is set (no-color.org)."""
+    """As the environment says (`_asked`); where it says nothing, on a terminal that can show them."""
     ALWAYS = "always"
     NEVER = "never"
 
@@ -56,14 +56,27 @@ def choose_colour(colour: Colour) -> None:
 
 def colourful() -> bool:
     """Whether lines on standard output have colours."""
-    if _colour is not Colour.AUTO:
-        return _colour is Colour.ALWAYS
-    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    asked = _asked()
+    return asked if asked is not None else on_terminal() and os.environ.get("TERM") != "dumb"
 
 
 def no_colour() -> bool | None:
-    """The same for rich, which knows its own terminal: None leaves it to rich and NO_COLOR."""
-    return None if _colour is Colour.AUTO else _colour is Colour.NEVER
+    """The same for rich, which knows its own terminal: None leaves it to rich."""
+    asked = _asked()
+    return None if asked is None else not asked
+
+
+def _asked() -> bool | None:
+    """Whether somebody wants colours; None: nobody has said so. --color is stronger than NO_COLOR (no-color.org), which
+    is stronger than CLICOLOR_FORCE (bixense.com/clicolors) and rich's word for it, FORCE_COLOR; the weakest is
+    CLICOLOR=0. What is empty is not set."""
+    if _colour is not Colour.AUTO:
+        return _colour is Colour.ALWAYS
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
+        return True
+    return False if os.environ.get("CLICOLOR") == "0" else None
 
 
 def on_terminal() -> bool:

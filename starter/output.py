@@ -154,6 +154,12 @@ def fields(pairs: Iterable[tuple[str, str]], indent: int = 0) -> list[str]:
     return lines
 
 
+def unanswered(why: str, instead: str) -> list[str]:
+    """What a page says of a workflow that does not answer; `instead`: what the page shows in its place."""
+    todo = "What can be done: `hostler doctor` names the worker that is silent, and says what to do with it."
+    return ["", f"No answer: {why.rstrip('.')}.", todo, instead]
+
+
 class Busy:
     """Says on stderr what is waited for, when it takes longer than a second: a spinner on a terminal, else plain lines.
 

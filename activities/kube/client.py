@@ -302,7 +302,7 @@ class Kube:
             raise _no_credentials(e) from None
 
     def _unreachable(self, e: BaseException, why: str = "") -> KubeError:
-        words = str(e) or why or cause(e)
+        words = why if why and not str(e) else cause(e)
         return KubeError(0, "Unreachable", f"the API server of {self.name} cannot be reached: {words}")
 
 

@@ -97,7 +97,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
     """The lines that only a class has."""
     from resources.machine_class.state import pools_of, users_words
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION
-    from starter.output import fields, moment
+    from starter.output import fields, moment, unanswered
 
     summary, state = found.summary, found.state
     pairs = [
@@ -120,8 +120,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
         ]
     lines = fields(pairs)
     if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "The above is what Temporal knows without a worker."]
+        lines += unanswered(found.no_answer, "The above is what Temporal knows without a worker.")
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines + _users(state, now) if state is not None else lines

@@ -142,7 +142,7 @@ async def removal_foretold(client: HostlerClient, key: EntityKey) -> str:
 
 def about(found: ClusterDescription, now: datetime) -> list[str]:
     """The lines that only a cluster has."""
-    from starter.output import fields, moment
+    from starter.output import fields, moment, unanswered
 
     summary, state = found.summary, found.state
     pairs = [
@@ -166,8 +166,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         ]
     lines = fields(pairs)
     if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "The above is what Temporal knows without a worker."]
+        lines += unanswered(found.no_answer, "The above is what Temporal knows without a worker.")
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     if state is not None and state.parked:

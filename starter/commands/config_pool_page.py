@@ -21,11 +21,11 @@ NODE_COLUMNS = ("NODE", "ZONE", "CURRENT", "DESIRED", "STATE", "READY", "WHAT")
 
 def about(found: ConfigPoolDescription, now: datetime) -> list[str]:
     """The lines that only a config pool has."""
-    from starter.output import fields
+    from starter.output import fields, unanswered
 
     lines = fields(_head(found, now))
     if found.no_answer:
-        lines += ["", f"No answer: {found.no_answer.rstrip('.')}.", "The following is what the cluster's API says."]
+        lines += unanswered(found.no_answer, "The following is what the cluster's API says.")
     elif not found.running and not found.attended:
         lines += ["", *_verdict(found)]
     if found.state is not None and found.state.parked:

@@ -41,8 +41,8 @@ def phase_of(p: ConfigPoolListed) -> str:
     return next((word for word in ("Degraded", "Updating", "Updated") if word in true), "Pending")
 
 
-def _status(of: Callable[[MachineConfigPoolStatus], int]) -> Callable[[ConfigPoolListed], int]:
-    return lambda p: of(p.pool.status)
+def _status(of: Callable[[MachineConfigPoolStatus], int]) -> Callable[[ConfigPoolListed], int | None]:
+    return lambda p: of(p.pool.status) if p.counted else None
 
 
 COLUMNS: tuple[Column[ConfigPoolListed], ...] = (
@@ -63,20 +63,52 @@ COLUMNS: tuple[Column[ConfigPoolListed], ...] = (
 
 
 def listing(client: HostlerClient, names: Sequence[str], selector: str) -> Listing[ConfigPoolListed]:
+    """The MachineConfigPools of a cluster. Where its API does not answer, the rows are what their workflows know, with
+    a warning: the night needs them."""
+    from starter.sdk.errors import Unreachable
+
     async def found() -> list[ConfigPoolListed]:
-        every = await client.config_pools.list(selector=selector)
+        silent.clear()
+        try:
+            every = await client.config_pools.list(selector=selector)
+        except Unreachable as e:
+            if selector or not (every := await _known(client)):
+                raise
+            silent.append(f"{e}; this is what Hostler knows of them")
         return await those_named(names, partial(_one, client, every), missing) if names else every
 
+    async def doubts(_: list[ConfigPoolListed]) -> str:
+        return "".join(silent)
+
     missing: list[str] = []
+    silent: list[str] = []
     labelled = f" with labels {selector}" if selector else ""
     return Listing(
         listed(COLUMNS, False),
         find=found,
         key=key_of(SHORT[CONFIG_POOL], False),
-        objects=_objects,
+        objects=partial(_objects, client),
         nothing=f"No MachineConfigPools found in cluster {client.cluster}{labelled}.",
+        doubts=doubts,
         missing=missing,
     )
+
+
+def known(client: HostlerClient, everywhere: bool) -> Listing[ConfigPoolListed]:
+    """Those that have a workflow, as that says, among other kinds: a cluster without machine configs, or whose API does
+    not answer, holds up nothing."""
+    where = "any cluster" if everywhere else f"cluster {client.cluster}"
+    return Listing(
+        listed(COLUMNS, everywhere),
+        find=partial(_known, client, everywhere),
+        key=key_of(SHORT[CONFIG_POOL], everywhere),
+        objects=partial(_objects, client),
+        nothing=f"No MachineConfigPools found in {where}.",
+    )
+
+
+async def _known(client: HostlerClient, everywhere: bool = False) -> list[ConfigPoolListed]:
+    return [shown.listed() for shown in await client.config_pools.states(all_clusters=everywhere)]
 
 
 async def _one(client: HostlerClient, every: Sequence[ConfigPoolListed], name: str) -> ConfigPoolListed:
@@ -90,8 +122,12 @@ async def _one(client: HostlerClient, every: Sequence[ConfigPoolListed], name: s
     return found
 
 
-async def _objects(found: list[ConfigPoolListed]) -> list[Json | None]:
-    return [dict(p.whole) for p in found]
+async def _objects(client: HostlerClient, found: list[ConfigPoolListed]) -> list[Json | None]:
+    """The objects, asked for where that has not been done. Raises Unreachable where one cannot be."""
+    wholes = {(p.cluster, p.name): p.whole for p in found}
+    for cluster in sorted({p.cluster for p in found if p.whole is None}):
+        wholes |= {(cluster, p.name): p.whole for p in await client.config_pools.list(cluster=cluster)}
+    return [dict(whole) if (whole := wholes[(p.cluster, p.name)]) is not None else None for p in found]
 
 
 # -- wait, rollout ----------------------------------------------------------------------------------------------------

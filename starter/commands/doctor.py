@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from resources.visible import visible, visible_json, visible_lines
+from resources.visible import visible_json, visible_lines
 from starter.commands.blocks import command
 from starter.commands.common import Reading, Session
-from starter.outlet import say, say_text
+from starter.outlet import Piece, say_painted, say_text
 
 if TYPE_CHECKING:
     from starter.doctor.findings import Finding
 
-ESCAPE = "\x1b"
-"""The escape of colours, which a pipe does not get."""
-COLOURS = {"warning": typer.colors.YELLOW, "problem": typer.colors.RED}
+STYLES = {"warning": "yellow", "problem": "red"}
 
 
 class ReportForm(StrEnum):
@@ -49,7 +47,7 @@ def doctor(
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
         say_text(visible_json({**whole, "findings": [asdict(f) for f in found]}, indent=2))
     else:
-        say(*_page(found), "", _summary(found), keep=ESCAPE)
+        say_painted([*_page(found), [], [(_summary(found), "")]])
     if levels[Level.PROBLEM]:
         raise typer.Exit(1)
 
@@ -62,19 +60,17 @@ async def _examine(here: Session) -> list[Finding]:
         return await examine(here.file, here.cluster)
 
 
-def _page(found: Sequence[Finding]) -> list[str]:
-    """A block for each subject, in order of appearance; its only escapes are our colours."""
-    lines: list[str] = []
+def _page(found: Sequence[Finding]) -> list[list[Piece]]:
+    """A block for each subject, in order of appearance."""
+    lines: list[list[Piece]] = []
     for subject in dict.fromkeys(f.subject for f in found):
-        lines.append(visible(subject))
+        lines.append([(subject, "")])
         for f in found:
             if f.subject == subject:
-                level = typer.style(f"{f.level:8}", fg=COLOURS.get(f.level))
-                lines += [
-                    f"  {level} {line}" if i == 0 else f"           {line}"
-                    for i, line in enumerate(visible_lines(f.message))
-                ]
-                lines += [f"           → {visible(f.remedy)}"] if f.remedy else []
+                first, *rest = visible_lines(f.message) or [""]
+                lines.append([("  ", ""), (f"{f.level:8} ", STYLES.get(f.level, "")), (first, "")])
+                lines += [[(f"           {line}", "")] for line in rest]
+                lines += [[(f"           → {f.remedy}", "")]] if f.remedy else []
     return lines
 
 

@@ -17,10 +17,11 @@ REVISIONS = 5
 
 def silence(found: FleetDescription[Any, Any]) -> list[str]:
     """Why a workflow does not answer, or cannot."""
+    from starter.output import unanswered
+
     lines: list[str] = []
     if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
+        lines += unanswered(found.no_answer, "The following is what Temporal knows without a worker.")
     if found.running and found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines

@@ -184,7 +184,7 @@ ShownOption = Annotated[Manner, Block(_manner)]
 
 ColourOption = Annotated[
     Colour | None,
-    typer.Option("--color", help="Colours: auto (on a terminal, unless NO_COLOR is set).", show_default=False),
+    typer.Option("--color", help="Colours; default: as `hostler --help` says.", show_default=False),
 ]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starter.commands.rows import Listing
     from starter.sdk.client import HostlerClient
 
-EVERYTHING = (CONTROL_PLANE, WORKER_POOL, POOL, ROLLOUT, MACHINE, CLASS)
+EVERYTHING = (CONTROL_PLANE, WORKER_POOL, POOL, ROLLOUT, MACHINE, CLASS, CONFIG_POOL)
 """What `get all` shows."""
 OF_THE_API = (NODE, *CONFIG_OBJECTS)
 """Kinds that the cluster's API alone is asked for."""
@@ -53,7 +53,7 @@ def get(
             help="machines (machine), pools (pool, mcd), workerpools (wp), controlplanes (controlplane, cp), rollouts, "
             "classes (class, mcc), nodes (node, no), clusters or orphans; machineconfigpools (mcp), machineconfigs "
             "(mc), kubeletconfigs or controllerconfigs; several with commas; or all: control plane, worker "
-            "pools, pools, rollouts, machines and classes.",
+            "pools, pools, rollouts, machines, classes and config pools.",
             autocompletion=candidates.kinds(
                 *("machines", "pools", "workerpools", "controlplanes", "rollouts", "classes", "nodes", "clusters"),
                 *("orphans", "mcp", "mc", "kubeletconfigs", "controllerconfigs", ALL),
@@ -115,12 +115,13 @@ def get(
         here.run(lambda client: orphans(client, among[0][1], files or [], form, manner), anywhere=bool(files))
         return
     for which, of in among:
-        _judge(kind, which, of, selector, all_clusters)
+        if kind != ALL or which != CONFIG_POOL:
+            _judge(kind, which, of, selector, all_clusters)
     wanted = [(which, MachineFilter(listing(of, selector, all_clusters), pool, preserved)) for which, of in among]
 
     async def body(client: HostlerClient | None) -> None:
         async with AsyncExitStack() as stack:
-            listings = [await _listing(which, each, here, client, stack) for which, each in wanted]
+            listings = [await _listing(which, each, here, client, stack, kind == ALL) for which, each in wanted]
             alone = not given and len(kinds) == 1 and kinds[0] in ONLY and not is_plural(kind) and not all_clusters
             one = given == 1 or alone
             await show(listings, form, manner, single=one and kinds != [ROLLOUT])
@@ -155,9 +156,15 @@ def _judge(word: str, which: str, names: list[str], selector: str | None, all_cl
 
 
 async def _listing(
-    which: str, wanted: MachineFilter, here: Session, client: HostlerClient | None, stack: AsyncExitStack
+    which: str,
+    wanted: MachineFilter,
+    here: Session,
+    client: HostlerClient | None,
+    stack: AsyncExitStack,
+    among_all: bool,
 ) -> Listing[Any]:
-    """What is to be shown of a kind; only those of the cluster's API can do without a client."""
+    """What is to be shown of a kind; only those of the cluster's API can do without a client. `among_all`: it is one of
+    all kinds, which shall not wait for the API of a cluster."""
     from starter.commands import (
         classes,
         clusters,
@@ -176,6 +183,8 @@ async def _listing(
         return await machine_configs.listing(which, here, wanted.chosen, stack)
     if client is None or which == NODE:
         return await nodes.listing(here, wanted.chosen, stack)
+    if which == CONFIG_POOL and among_all:
+        return config_pools.known(client, everywhere)
     if which == CONFIG_POOL:
         return config_pools.listing(client, names, str(wanted.chosen.selector or ""))
     if which == CLUSTER:

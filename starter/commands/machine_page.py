@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 def page(found: Description, now: datetime) -> list[str]:
     """The whole answer, as lines."""
-    from starter.output import fields
+    from starter.output import fields, unanswered
 
     lines = fields(_head(found, now))
     if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "The following is what Temporal knows without a worker."]
+        lines += unanswered(found.no_answer, "The following is what Temporal knows without a worker.")
     if found.life.running and found.life.task_attempt > 1:
         lines += [
             "",

@@ -100,4 +100,5 @@ async def _ended(client: HostlerClient, look: RolloutLook) -> RolloutLook:
 def _late(look: RolloutLook, limit: timedelta | None) -> str:
     after = f" after {format_duration(limit)}" if limit else ""
     words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
-    return f"the rollout of pool {look.name} is not complete{after}: {where(look.pool)}{words}; it continues"
+    on = "it continues" if look.pool.summary else "it continues when a worker answers (`hostler doctor`)"
+    return f"the rollout of pool {look.name} is not complete{after}: {where(look.pool)}{words}; {on}"

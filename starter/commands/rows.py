@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from starter.commands.forms import Form, Manner, Shape
@@ -173,7 +172,7 @@ def _refuse(listings: Sequence[Listing[Any]]) -> None:
 
 
 async def _show_objects(listings: Sequence[Listing[Any]], form: Form, manner: Manner, single: bool) -> None:
-    found = list(chain(*[[o for o in await each.objects(await each.find()) if o] for each in listings]))
+    found = [o for some in await asyncio.gather(*map(_objects, listings)) for o in some if o]
     objects = manner.sorted(found, lambda o: o)
     if not objects:
         _refuse(listings)
@@ -187,6 +186,10 @@ async def _show_objects(listings: Sequence[Listing[Any]], form: Form, manner: Ma
         say_template(_rendered(form, whole(objects, single=single)))
     else:
         say_text(dump(objects, form.shape, single=single))
+
+
+async def _objects(listing: Listing[Any]) -> list[Json | None]:
+    return await listing.objects(await listing.find())
 
 
 def _rendered(form: Form, document: Any) -> str:
@@ -214,7 +217,10 @@ def _show_columns(objects: Sequence[Json], form: Form, manner: Manner) -> None:
 
 async def _show_rows(listings: Sequence[Listing[Any]], form: Form, manner: Manner) -> None:
     several = len(listings) > 1
-    found = [(each, await each.rows(form, manner, first=True)) for each in listings]
+    # All kinds at once: where nobody answers, each waits for as long.
+    found = list(
+        zip(listings, await asyncio.gather(*(each.rows(form, manner, first=True) for each in listings)), strict=True)
+    )
     empty = [each.nothing for each, rows in found if not rows]
     if len(empty) == len(found):
         _refuse(listings)

@@ -35,6 +35,8 @@ HERE = Situation(page="doctor")
 GRANT_CONFIGS = "kubectl apply -f deploy/rbac/machine-configs.yaml: it has the role {}"
 GRANT = "bind the role {} of deploy/rbac to it (docs/production.md, Rights in the clusters)"
 
+SWEEP_PATIENCE = 10.0
+"""Seconds for the search for VMs without an owner: a cloud that hangs must not hold up the report."""
 FOR_CONFIGS = {need.granted_by for need in CONFIG_NEEDS}
 
 
@@ -201,10 +203,14 @@ def provider_of(account: str) -> str:
 async def _installations(clusters: Clusters, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
     """Whether another Hostler has a cluster of this name in the same accounts, and which VMs do not say whose they
     are."""
+    report = SweepReport()
     try:
-        report = await orphans.sweep(clusters.connection, name, accounts) if accounts else SweepReport()
+        if accounts:
+            report = await orphans.sweep(clusters.connection, name, accounts, SWEEP_PATIENCE)
     except HostlerError as e:
-        return [warning(subject, f"the owners of the VMs in its accounts are not known: {e}", "see the task queues")]
+        words = f"the owners of the VMs in its accounts are not known: {e}"
+        longer = f"hostler get orphans --cluster {name} waits longer"
+        return [warning(subject, words, f"see the task queues and the clouds; {longer}")]
     found = [*_orphans(name, report, subject)]
     for key, count in sorted(report.others.items()):
         words = f"another installation has a cluster with this name in {key}: {vms(count)}"

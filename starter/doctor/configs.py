@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 
-from activities.kube.client import KubeError
+from activities.kube.client import Kube, KubeError
 from planners.machine_config import membership
 from resources.machine_config.keys import (
     API,
@@ -14,6 +16,7 @@ from resources.machine_config.keys import (
     CONTROLLER,
     CONTROLLER_CONFIG,
     MACHINE_CONFIG_POOL,
+    ConfigKind,
 )
 from resources.machine_config.node import ConfigNode
 from resources.machine_config.objects import MachineConfigPool
@@ -39,26 +42,20 @@ async def examine(settings: Settings, name: str, client: HostlerClient | None, s
     if name not in settings.clusters or not settings.cluster(name).machine_configs.enabled:
         return []
     subject = f"machine configs of {name}"
-    found = await attempt(subject, partial(_kinds, settings, name, subject))
-    if any(f.remedy == INSTALL for f in found):
-        return found
+    checks = [partial(_kinds, settings, name, subject), partial(_daemons, settings, name, client, subject)]
     if client is not None:
-        found += await attempt(subject, partial(_attended, client, name, subject, served))
-    return [*found, *await attempt(subject, partial(_daemons, settings, name, client, subject))]
+        checks.insert(1, partial(_attended, client, name, subject, served))
+    kinds, *others = await asyncio.gather(*(attempt(subject, check) for check in checks))
+    if any(f.remedy == INSTALL for f in kinds):
+        return kinds
+    return list(dict.fromkeys(chain(kinds, *others)))  # an API server that does not answer is said once
 
 
 async def _kinds(settings: Settings, name: str, subject: str) -> list[Finding]:
     """Whether the API server knows the kinds, and has what the templates are filled in with."""
-    missing = []
     async with connect_cluster(settings, name) as kube:
-        for kind in CONFIG_KINDS:
-            try:
-                await soon(kube, kube.get(path_of(kind), limit="1"))
-            except KubeError as e:
-                if e.status != 404:
-                    raise
-                missing.append(kind.plural)
-        if missing:
+        served = await soon(kube, asyncio.gather(*(_serves(kube, kind) for kind in CONFIG_KINDS)))
+        if missing := [kind.plural for kind, there in zip(CONFIG_KINDS, served, strict=True) if not there]:
             return [problem(subject, f"the API server does not serve {', '.join(missing)} ({API})", INSTALL)]
         if await soon(kube, kube.find(path_of(CONTROLLER_CONFIG, CONTROLLER))) is None:
             pools = (await soon(kube, kube.get(path_of(MACHINE_CONFIG_POOL))))["items"]
@@ -67,6 +64,16 @@ async def _kinds(settings: Settings, name: str, subject: str) -> list[Finding]:
                 return [problem(subject, f"{words}, and nothing is rendered for pool {', '.join(bare)}", EXAMPLE)]
             return [ok(subject, f"the API server knows their kinds; {words}, pools have what people write")]
     return [ok(subject, "the API server knows their kinds, and has the ControllerConfig")]
+
+
+async def _serves(kube: Kube, kind: ConfigKind) -> bool:
+    try:
+        await kube.get(path_of(kind), limit="1")
+    except KubeError as e:
+        if e.status != 404:
+            raise
+        return False
+    return True
 
 
 async def _attended(client: HostlerClient, name: str, subject: str, served: bool) -> list[Finding]:

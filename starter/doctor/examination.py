@@ -47,7 +47,9 @@ async def examine(path: Path | None = None, cluster: str | None = None) -> list[
         if cluster and client and (unknown := await client.clusters.stranger(cluster)):
             return [problem(f"cluster {cluster}", str(unknown))]
         served, queues = await _workers(client, settings, names)
-        of_clusters, of_configs, of_etcds, waiting = await asyncio.gather(
+        # Side by side: what hangs, hangs together.
+        endpoints, of_clusters, of_configs, of_etcds, waiting = await asyncio.gather(
+            asyncio.gather(*(_endpoint(f"{CLOUD}{name}", of.endpoint) for name, of in settings.clouds.items())),
             asyncio.gather(
                 *(clusters.examine(settings, name, client.clusters if client else None, served) for name in names)
             ),
@@ -60,10 +62,11 @@ async def examine(path: Path | None = None, cluster: str | None = None) -> list[
     found = [*(f for part in (*of_clusters, *of_configs, *of_etcds) for f in part), *waiting]
     of_clouds = [f for f in found if f.subject.startswith(CLOUD)]
     found = [f for f in found if f not in of_clouds]
+    answers = dict(zip(settings.clouds, endpoints, strict=True))
     for name in dict.fromkeys([*settings.clouds, *(name_of(f.subject) for f in of_clouds)]):
         said = [f for f in of_clouds if name_of(f.subject) == name]
-        if name in settings.clouds:
-            said = await cloud(settings, name, settings.clouds[name], said)
+        if name in answers:
+            said = cloud(settings, name, settings.clouds[name], [*said, answers[name]])
         found += said
     return by_gravity([*of_settings(settings, path), *first, *queues, *found, versions()])
 
@@ -153,22 +156,24 @@ def versions() -> Finding:
 # -- clouds -----------------------------------------------------------------------------------------------------------
 
 
-async def cloud(settings: Settings, name: str, cloud: CloudSettings, accounts: Sequence[Finding] = ()) -> list[Finding]:
-    """`accounts`: what is said of its accounts; one verdict, for an endpoint that answers does not help a worker that
-    cannot use it."""
+def cloud(settings: Settings, name: str, cloud: CloudSettings, looks: Sequence[Finding] = ()) -> list[Finding]:
+    """`looks`: what is said of its accounts and its endpoint; one verdict, for an endpoint that answers does not help a
+    worker that cannot use it."""
     subject = f"{CLOUD}{name}"
     missing = [f"{key}: {path}" for key, path in cloud.default_secret.items() if not settings.path(path).exists()]
     found = []
     if missing:
         found.append(problem(subject, f"files of defaultSecret are missing: {', '.join(missing)}", "create them"))
-    if cloud.endpoint is None:
-        words = "its own endpoint, which only the workers of its queue ask: what they say is in describe and events"
-        return [*found, *verdict([*accounts, ok(subject, words)])]
-    return [*found, *verdict([*accounts, await _endpoint(subject, cloud.endpoint)])]
+    return [*found, *verdict(looks)]
 
 
-async def _endpoint(subject: str, endpoint: str) -> Finding:
+async def _endpoint(subject: str, endpoint: str | None) -> Finding:
     """Whether the endpoint answers. Without credentials that is a refusal; an error of its own is none."""
+    if endpoint is None:
+        return ok(
+            subject,
+            "its own endpoint, which only the workers of its queue ask: what they say is in describe and events",
+        )
     timeout = aiohttp.ClientTimeout(total=ENDPOINT_TIMEOUT)
     try:
         async with (

@@ -3,6 +3,7 @@ silence."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -49,10 +50,19 @@ def problem(subject: str, message: str, remedy: str = "") -> Finding:
     return Finding(subject, Level.PROBLEM, message, remedy)
 
 
+DEADLINE = 20.0
+"""Seconds that a check has. What it asks has a shorter patience of its own, and words of its own for it; this is for
+many slow answers in a row."""
+
+
 async def attempt(subject: str, check: Check) -> list[Finding]:
-    """Runs a check. One that fails is a finding itself, and holds up no other."""
+    """Runs a check. One that fails, or does not end, is a finding itself, and holds up no other."""
     try:
-        return await check()
+        async with asyncio.timeout(DEADLINE):
+            return await check()
+    except TimeoutError:
+        words = f"not known: the answers to this check did not come within {DEADLINE:g} s"
+        return [problem(subject, words, "find out what is slow: the problems beside this one, and the worker's log")]
     except (HostlerError, SettingsError) as e:
         return [problem(subject, str(e))]
 

@@ -63,10 +63,12 @@ async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineCl
     raise Refused(f"cluster {cluster} has no machine that was created in a cloud account: {give}")
 
 
-async def sweep(connection: Connection, cluster: str, where: Iterable[Account]) -> SweepReport:
-    """Starts an OrphanSweepWorkflow and waits for its report.
+async def sweep(
+    connection: Connection, cluster: str, where: Iterable[Account], timeout: float = SWEEP_TIMEOUT
+) -> SweepReport:
+    """Starts an OrphanSweepWorkflow and waits for its report, `timeout` seconds.
 
-    Raises NoAnswer when nobody polls its task queue, HostlerError when it fails.
+    Raises NoAnswer when nobody polls its task queue, or it takes longer; HostlerError when it fails.
     """
     settings = connection.settings
     with translated():
@@ -84,21 +86,21 @@ async def sweep(connection: Connection, cluster: str, where: Iterable[Account]) 
             search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, cluster)]),
             static_summary=plain(f"Orphans of cluster {cluster}: VMs without a workflow"),
         )
-        return await _report(connection, handle)
+        return await _report(connection, handle, timeout)
 
 
-async def _report(connection: Connection, handle: WorkflowHandle[object, SweepReport]) -> SweepReport:
+async def _report(connection: Connection, handle: WorkflowHandle[object, SweepReport], timeout: float) -> SweepReport:
     temporal, queue = connection.temporal, connection.queue
     call = asyncio.create_task(handle.result())
-    end = time.monotonic() + SWEEP_TIMEOUT
+    end = time.monotonic() + timeout
     try:
-        while not (await asyncio.wait({call}, timeout=PATIENCE))[0]:
+        while not (await asyncio.wait({call}, timeout=min(PATIENCE, timeout)))[0]:
             now = datetime.now(UTC)
-            there = live.lately(await live.last_poll(temporal, queue), now)
-            if not there or time.monotonic() > end:
-                absence = await live.absence(temporal, queue, now)
+            there, late = live.lately(await live.last_poll(temporal, queue), now), time.monotonic() >= end
+            if not there or late:
+                why = f"not done within {timeout:g} s" if there else await live.absence(temporal, queue, now)
                 await handle.terminate(reason="the wait for it was given up")
-                raise NoAnswer(f"the cloud accounts cannot be searched: {absence}")
+                raise NoAnswer(f"the cloud accounts cannot be searched: {why}")
         return call.result()
     except WorkflowFailureError as e:
         raise HostlerError(f"the search for orphans failed ({handle.id}): {live.failure_words(e)}") from None

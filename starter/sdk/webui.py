@@ -18,8 +18,9 @@ COLUMNS = ("Status", "Workflow ID", attributes.PHASE.name, attributes.REASON.nam
 NOT_WELL = ("Failed", "Failed:Preserved", "CrashLoopBackOff", "Unknown", "Unknown:Preserved")
 """Phases of a machine that somebody may want to look at."""
 
-POOLS = ("MachineDeploymentWorkflow", "ControlPlaneWorkflow", "MachineConfigPoolWorkflow")
-"""Whatever has nodes or machines and may wait for a person."""
+WAITING = ("ClusterWorkflow", "MachineDeploymentWorkflow", "ControlPlaneWorkflow", "MachineConfigPoolWorkflow")
+"""Whatever has nodes or machines and may wait for a person; and the cluster, which is what they wait for where its API
+server does not answer."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ VIEWS = (
     ),
     SavedView(
         "hostler-pools-that-wait",
-        "Hostler: pools that wait",
-        f"{_among('WorkflowType', POOLS)} AND ExecutionStatus='Running' AND {attributes.REASON.name} IS NOT NULL",
+        "Hostler: clusters and pools that wait",
+        f"{_among('WorkflowType', WAITING)} AND ExecutionStatus='Running' AND {attributes.REASON.name} IS NOT NULL",
     ),
 )
 

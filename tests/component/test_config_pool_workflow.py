@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
 from resources.cluster.news import ClusterNews
-from resources.errors import ErrorClass
+from resources.errors import API, ErrorClass
 from resources.intents import Intent
 from resources.machine_config.state import ConfigRolloutOutcome
 from resources.maintenance import Freeze
@@ -236,10 +236,13 @@ async def _looks(configs: Configs) -> int:
 
 
 async def test_what_fails_is_said_and_tried_again(configs: Configs, temporal: WorkflowEnvironment) -> None:
-    configs.fails["read_config_pool"] = [classified(ErrorClass.AUTH, "nodes is forbidden")]
+    silent = classified(ErrorClass.TRANSIENT, "connection refused", last=True, silent=API)
+    configs.fails["read_config_pool"] = [classified(ErrorClass.AUTH, "nodes is forbidden"), silent]
     configs.pool()
     configs.put(*old_nodes(1))
     await configs.start()
+    # An API server that does not answer is no call of this pool's that somebody should correct.
+    assert await configs.noted("APIUnreachable") == "connection refused"
     assert await configs.noted("ConfigCallFailed") == "nodes is forbidden"
     await configs.updated()
     assert not (await configs.state()).waits

@@ -17,10 +17,10 @@ import yaml
 from paths import ROOT
 
 from resources.visible import visible, visible_json
-from starter.commands.doctor import ESCAPE
+from starter import outlet
 from starter.commands.doctor import _page as page_of
 from starter.doctor.findings import Finding, Level
-from starter.outlet import Formatter, complain, say, warn
+from starter.outlet import Colour, Formatter, complain, say, say_painted, warn
 from starter.output import Table, dump, fields
 from worker import configure_logging
 
@@ -175,13 +175,17 @@ def on_a_terminal(*command: str) -> tuple[str, int]:
     return got.decode(), child.returncode
 
 
-def test_doctors_colours_are_the_only_escapes_of_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctors_colours_are_the_only_escapes_of_its_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [Finding("clouds", Level.OK, f"polled{EVIL}"), Finding("clouds", Level.PROBLEM, "no answer", f"ask{EVIL}")]
-    lines = page_of(found)
-    assert_safe("\n".join(lines))
-    assert any("\x1b[" in line for line in lines)
-    say(*lines, keep=ESCAPE)  # in a pipe
-    assert "x1b[3" not in capsys.readouterr().out
+    for colours, word in ((Colour.ALWAYS, "\x1b[31mproblem\x1b[0m  no answer"), (Colour.NEVER, "problem  no answer")):
+        monkeypatch.setattr(outlet, "_colour", colours)
+        say_painted(page_of(found))
+        shown = capsys.readouterr().out
+        assert f"\n  {word}\n" in shown
+        assert f"           → ask{SAFE}\n" in shown
+        assert_safe(shown)
 
 
 OF_RICH = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK]|2K)")

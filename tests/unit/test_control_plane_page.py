@@ -212,7 +212,7 @@ def test_what_is_known_without_a_worker_and_when_it_is_gone() -> None:
     found = page(None, "Rolling", no_answer="nobody polls hostler", machines=3)
     assert "Phase:     Rolling\n" in found
     assert "Machines:  3, according to the list of workflows\n" in found
-    assert "No answer: nobody polls hostler.\n" in found
+    assert "No answer: nobody polls hostler.\nWhat can be done: `hostler doctor` names the worker" in found
     gone = page(STUCK, "Deleting", status="COMPLETED", ended=ago(hours=1), machines=3)
     assert "Phase:     (gone)\n" in gone
     assert "Its machines stay, and are replaced by nobody." in gone

@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,22 +22,27 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse, ListWor
 from temporalio.service import RPCError, RPCStatusCode
 
 import worker
+from activities.kube.client import Kube
+from resources.cluster.accounts import Account
 from resources.fleet.state import FleetWait
+from resources.machine.manifest import SecretRef
 from resources.machine_config.state import MachineConfigPoolState
 from resources.queues import Queue
 from resources.settings import Settings
 from starter.commands import nodes
 from starter.commands.doctor import _summary
 from starter.commands.selection import Selection
-from starter.doctor import clusters, secrets, waiting, workers
+from starter.doctor import clusters, configs, examination, findings, secrets, waiting, workers
 from starter.doctor.findings import Finding, Level, by_gravity, ok, problem, verdict, warning
 from starter.doctor.waiting import Waiting
 from starter.sdk import kube as sdk_kube
+from starter.sdk import orphans
 from starter.sdk.errors import Unreachable
 from starter.sdk.machine_config.results import ConfigPoolShown
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+ACCOUNT = Account(provider="AWS", scope="eu-west-1", secret_ref=SecretRef(name="aws"))
 
 
 def said(*waits: Waiting) -> list[Finding]:
@@ -169,6 +176,76 @@ async def test_an_api_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     for names in ((), ("n-1",)):
         with pytest.raises(Unreachable, match=r"its API at https://prod does not answer: nothing came within 0\.01 s"):
             await nodes._read({"prod": kube}, Selection(names), [])
+
+
+async def test_a_check_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "DEADLINE", 0.01)
+    (found,) = await findings.attempt("etcd of prod", lambda: asyncio.sleep(60, []))
+    assert (found.subject, found.level) == ("etcd of prod", Level.PROBLEM)
+    assert "did not come within 0.01 s" in found.message
+
+
+async def test_what_may_hang_is_asked_side_by_side_and_an_api_that_hangs_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each question here is answered only when all have been asked."""
+    file = tmp_path / "settings.yaml"
+    clouds = "clouds: {aws: {endpoint: 'http://127.0.0.1:1'}, gcp: {endpoint: 'http://127.0.0.1:1'}}"
+    file.write_text(f"defaultCluster: prod\nclusters: {{prod: {{machineConfigs: {{enabled: true}}}}}}\n{clouds}\n")
+    monkeypatch.setattr(findings, "DEADLINE", 5)
+    asked = asyncio.Barrier(6)  # two clouds, the API, Secrets in it, and the two questions about machine configs
+
+    @asynccontextmanager
+    async def hangs(*_: object) -> AsyncIterator[Kube]:
+        await asked.wait()
+        raise Unreachable("cluster prod: its API does not answer")
+        yield
+
+    class Session:
+        async def __aenter__(self) -> None:
+            await asked.wait()
+            raise TimeoutError
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    async def nobody(*_: object) -> tuple[None, list[Finding]]:
+        return None, []
+
+    for module in (clusters, configs, secrets):
+        monkeypatch.setattr(module, "connect_cluster", hangs)
+    monkeypatch.setattr(configs, "config_objects", hangs)
+    monkeypatch.setattr(examination, "_temporal", nobody)
+    monkeypatch.setattr(examination.aiohttp, "ClientSession", lambda **_: Session())
+    found = [f for f in await examination.examine(file) if f.level is not Level.OK]
+    assert sorted(f.subject for f in found) == [
+        *("cloud aws", "cloud gcp", "cluster prod", "machine configs of prod", "secrets"),
+    ]
+
+
+async def test_a_search_for_orphans_does_not_hold_up_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    async def terminate(reason: str) -> None:
+        ended.append(reason)
+
+    async def polled(*_: object) -> tuple[datetime, str]:
+        return datetime.now(UTC), "1@a"
+
+    handle = SimpleNamespace(result=lambda: asyncio.sleep(60), terminate=terminate, id="orphans/prod/1")
+    connection: Any = SimpleNamespace(
+        settings=Settings(), queue="hostler", temporal=SimpleNamespace(start_workflow=lambda *_, **__: started())
+    )
+
+    async def started() -> Any:
+        return handle
+
+    monkeypatch.setattr(clusters, "SWEEP_PATIENCE", 0.01)
+    monkeypatch.setattr(orphans.live, "last_poll", polled)
+    shelf: Any = SimpleNamespace(connection=connection)
+    (found,) = await clusters._installations(shelf, "prod", [ACCOUNT], "cluster prod")
+    assert found.level is Level.WARNING
+    assert "cannot be searched: not done within 0.01 s" in found.message
+    assert len(ended) == 1
 
 
 @pytest.mark.parametrize(("served", "level"), [(False, Level.WARNING), (True, Level.PROBLEM)])

@@ -16,12 +16,17 @@ from typer.testing import CliRunner
 
 from resources.fleet.state import FleetWait
 from resources.machine_config.state import ConfigDrain, MachineConfigPoolState, Reservation
+from resources.machine_config.view import ConfigCounts
+from starter.commands import config_pools
 from starter.commands.config_pool_page import about, commands
+from starter.commands.forms import Manner, form_of
+from starter.commands.rows import show
 from starter.commands.tree_view import _config_pool
 from starter.main import app
+from starter.sdk.errors import Unreachable
 from starter.sdk.fleet.waiting import Stand
 from starter.sdk.machine_config.difference import differences
-from starter.sdk.machine_config.results import ConfigPoolDescription, ConfigPoolShown, judge, numbers
+from starter.sdk.machine_config.results import ConfigPoolDescription, ConfigPoolListed, ConfigPoolShown, judge, numbers
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EXAMPLES = str(ROOT / "examples" / "machine-configs")
@@ -137,6 +142,71 @@ def test_the_tree_has_the_nodes_that_are_under_way() -> None:
         ("node/b", "Failed", "v2"),
     ]
     assert _config_pool(ConfigPoolShown("infra", "Updated", "x", None)).ailment.reason == "x"
+
+
+# -- get ---------------------------------------------------------------------------------------------------------------
+
+
+class Behind:
+    """Answers as the SDK does, for a cluster with an API that answers, or does not."""
+
+    def __init__(self, shown: list[ConfigPoolShown], api: list[Any] | None) -> None:
+        self.cluster = "demo"
+        self.shown, self.api, self.asked = shown, api, 0
+        self.config_pools = self
+
+    async def states(self, **_: Any) -> list[ConfigPoolShown]:
+        return self.shown
+
+    async def list(self, **_: Any) -> list[ConfigPoolListed]:
+        self.asked += 1
+        if self.api is None:
+            raise Unreachable("cluster demo: its API does not answer")
+        return [ConfigPoolListed("demo", pool, pool.model_dump(by_alias=True)) for pool in self.api]
+
+
+def shown() -> list[ConfigPoolShown]:
+    counts = ConfigCounts(machines=3, updated=1, ready=2, unavailable=1, degraded=1)
+    state = MachineConfigPoolState(name="worker", target="v2", completed="v1", most=2, counts=counts, created=NOW)
+    silent = ConfigPoolShown("infra", "Updated", "", None, "demo")
+    return [silent, ConfigPoolShown("worker", "Degraded", "ConfigNodesDegraded", state, "demo")]
+
+
+async def test_get_all_has_what_the_workflows_of_config_pools_know_and_waits_for_no_api(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    behind: Any = Behind(shown(), None)
+    await show([config_pools.known(behind, everywhere=False)], form_of("wide"), Manner())
+    header, infra, worker = [line.split("   ") for line in capsys.readouterr().out.splitlines()]
+    rows = [
+        {k.strip(): v.strip() for k, v in zip(filter(None, header), filter(None, r), strict=True)}
+        for r in (infra, worker)
+    ]
+    assert (rows[0]["NAME"], rows[0]["NODES"], rows[0]["PHASE"]) == ("infra", "<none>", "Updated")  # nobody answers
+    assert list(rows[1].values())[:9] == [
+        *("worker", "v2", "3", "1", "2", "1", "1", "Degraded", "ConfigNodesDegraded"),
+    ]
+    assert (rows[1]["MAXUNAVAILABLE"], rows[1]["ALL HAD"], behind.asked) == ("2", "v1", 0)
+    with pytest.raises(Unreachable):  # an object is never half of one
+        await show([config_pools.known(behind, everywhere=False)], form_of("yaml"), Manner())
+    behind.api = [config_pool("worker", "v2")]
+    await show([config_pools.known(behind, everywhere=False)], form_of("yaml"), Manner())
+    assert [o["metadata"]["name"] for o in yaml.safe_load(capsys.readouterr().out)["items"]] == ["worker"]
+
+
+async def test_get_mcp_shows_what_is_known_while_the_api_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    behind: Any = Behind(shown(), None)
+    await show([config_pools.listing(behind, ["worker"], "")], form_of("table"), Manner())
+    told = capsys.readouterr()
+    assert "warning: cluster demo: its API does not answer; this is what Hostler knows of them\n" in told.err
+    assert "worker" in told.out
+    assert "infra" not in told.out
+    for listing in (config_pools.listing(behind, [], "a=b"), config_pools.listing(Behind([], None), [], "")):  # type: ignore[arg-type]
+        with pytest.raises(Unreachable):
+            await show([listing], form_of("table"), Manner())
+    behind.api = [config_pool("worker", "v2")]
+    await show([config_pools.listing(behind, [], "")], form_of("table"), Manner())
+    assert capsys.readouterr().err == ""
 
 
 # -- mc render, mc diff ------------------------------------------------------------------------------------------------

@@ -118,6 +118,18 @@ def test_several_kinds_say_which(capsys: pytest.CaptureFixture[str]) -> None:
     assert [o["metadata"]["name"] for o in json.loads(printed(capsys, several, "json"))["items"]] == ["m-10", "m-9"]
 
 
+@pytest.mark.parametrize("form", ["table", "yaml"])
+def test_kinds_are_asked_at_once(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of these answers only when both are asked."""
+    asked = asyncio.Barrier(2)
+
+    async def find() -> list[Thing]:
+        await asyncio.wait_for(asked.wait(), 5)
+        return THINGS[:1]
+
+    assert "m-10" in printed(capsys, [replace(listing([], kind), find=find) for kind in ("thing", "other")], form)
+
+
 def test_templates_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, [listing(THINGS)], "jsonpath={.items[*].metadata.name}") == "m-10 m-9 m-1"
     table = printed(capsys, [listing(THINGS[:2])], "custom-columns=N:.metadata.name,Z:.metadata.labels.a/zone")
@@ -174,6 +186,16 @@ def test_a_narrow_terminal_has_no_wrapped_row(
         (True, {"NO_COLOR": "1"}, "auto", False),
         (True, {"NO_COLOR": ""}, "auto", True),  # no-color.org: set, and not empty
         (True, {"TERM": "dumb"}, "auto", False),
+        (True, {"CLICOLOR": "0"}, "auto", False),  # bixense.com/clicolors
+        (True, {"CLICOLOR": "1"}, "auto", True),
+        (False, {"CLICOLOR": "1"}, "auto", False),
+        (False, {"CLICOLOR_FORCE": "1"}, "auto", True),
+        (False, {"FORCE_COLOR": "1"}, "auto", True),  # rich's word for it
+        (False, {"CLICOLOR_FORCE": "0"}, "auto", False),
+        (True, {"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, "auto", False),
+        (False, {"CLICOLOR_FORCE": "1", "CLICOLOR": "0"}, "auto", True),
+        (False, {"CLICOLOR_FORCE": "1"}, "never", False),
+        (True, {"CLICOLOR": "0"}, "always", True),
         (True, {"NO_COLOR": "1"}, "always", True),
         (False, {}, "always", True),
         (True, {}, "never", False),
@@ -187,7 +209,7 @@ def test_colours(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("NO_COLOR", "TERM"):
+    for name in ("NO_COLOR", "TERM", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

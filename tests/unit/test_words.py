@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from paths import ROOT
 
 from resources.words import cause, utc, utc_clock
@@ -29,9 +31,21 @@ def test_a_time_says_that_it_is_utc() -> None:
     assert utc(time.astimezone(UTC)) == utc(time)
 
 
+def no_connection(why: OSError) -> aiohttp.ClientConnectorError:
+    key = ConnectionKey("k8s.test", 443, True, True, None, None, None)
+    return aiohttp.ClientConnectorError(key, why)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
-    [(ValueError("no"), "no"), (TimeoutError(), "no answer in time"), (ConnectionResetError(), "ConnectionResetError")],
+    [
+        (ValueError("no"), "no"),
+        (TimeoutError(), "no answer in time"),
+        (ConnectionResetError(), "ConnectionResetError"),
+        (no_connection(OSError(111, "Connect call failed ('10.0.0.1', 443)")), "k8s.test:443: Connection refused"),
+        (no_connection(OSError(-2, "Name or service not known")), "k8s.test:443: Name or service not known"),
+        (no_connection(OSError("Multiple exceptions: a, b")), "k8s.test:443: Multiple exceptions: a, b"),
+    ],
 )
 def test_an_error_is_never_empty(error: Exception, words: str) -> None:
     assert cause(error) == words

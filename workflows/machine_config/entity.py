@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet.steps import Wait
     from planners.waits import Tries, wait_after
     from resources.calls.machine_config import ConfigDrainBlocked, ConfigDrainOutput
+    from resources.errors import API
     from resources.fleet.state import FleetWait
     from resources.machine_config.state import MachineConfigPoolState, MachineConfigsState
     from resources.names import workflow_queue
@@ -126,8 +127,10 @@ class ConfigEntity(SignallingEntity):
         self.failures += 1
         again = workflow.now() + wait_after(failure.info, self.s.timings, Tries(failures=self.failures))
         since = self.failure.since if self.failure is not None else workflow.now()
-        self.failure = FleetWait(reason=CALL_FAILED, message=failure.info.message, since=since)
-        self.note_news(CALL_FAILED, failure.info.message)
+        # An API server that does not answer is the cluster's trouble, and mended there.
+        reason = failure.reason if failure.info.silent == API else CALL_FAILED
+        self.failure = FleetWait(reason=reason, message=failure.info.message, since=since)
+        self.note_news(reason, failure.info.message)
         return again
 
     def succeeded(self) -> None:

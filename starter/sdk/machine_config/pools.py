@@ -75,10 +75,10 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
             found = self.temporal.list_workflows(self._those(cluster, all_clusters))
             return sorted([self.key(e.id) async for e in found])
 
-    async def states(self, *, cluster: str | None = None) -> builtins.list[ConfigPoolShown]:
-        """Those that have a workflow, as that says; by name. The cluster's API is not asked."""
+    async def states(self, *, cluster: str | None = None, all_clusters: bool = False) -> builtins.list[ConfigPoolShown]:
+        """Those that have a workflow, as that says; by cluster and name. The cluster's API is not asked."""
         with translated():
-            found = [e async for e in self.temporal.list_workflows(self._those(cluster))]
+            found = [e async for e in self.temporal.list_workflows(self._those(cluster, all_clusters))]
 
         async def one(e: WorkflowExecution) -> ConfigPoolShown:
             said = e.typed_search_attributes
@@ -86,11 +86,11 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
                 state = await live.query(self.temporal.get_workflow_handle(e.id), MachineConfigPoolState)
             except NoAnswer:
                 state = None
-            name, phase, reason = self.key(e.id)[1], said.get(attributes.PHASE, ""), said.get(attributes.REASON, "")
-            return ConfigPoolShown(name, phase, reason, state)
+            (where, name), phase = self.key(e.id), said.get(attributes.PHASE, "")
+            return ConfigPoolShown(name, phase, said.get(attributes.REASON, ""), state, where)
 
         with translated():
-            return sorted(await parallel.each(partial(one, e) for e in found), key=lambda p: p.name)
+            return sorted(await parallel.each(partial(one, e) for e in found), key=lambda p: (p.cluster, p.name))
 
     async def describe(self, name: str, *, cluster: str | None = None) -> ConfigPoolDescription:
         """All about one: the object, its nodes, and what its workflow says. Raises NotFound."""

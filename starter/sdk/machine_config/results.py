@@ -10,7 +10,13 @@ from planners.machine_config import nodes as of
 from planners.machine_config.status import count
 from resources.fleet.state import FleetWait
 from resources.machine_config.node import ConfigNode
-from resources.machine_config.objects import MachineConfigPool
+from resources.machine_config.objects import (
+    ConfigMeta,
+    MachineConfigPool,
+    MachineConfigPoolSpec,
+    MachineConfigPoolStatus,
+    PoolConfiguration,
+)
 from resources.machine_config.state import ConfigRolloutResult, ConfigRolloutState, MachineConfigPoolState
 from resources.machine_config.view import ConfigCounts
 from resources.reasons import next_step
@@ -32,11 +38,14 @@ class ConfigPoolListed:
 
     cluster: str
     pool: MachineConfigPool
-    whole: dict[str, object]
-    """The object as the API server has it."""
+    """The object; as far as its workflow knows it, where the API server was not asked."""
+    whole: dict[str, object] | None
+    """The object as the API server has it; None: it was not asked."""
     phase: str = ""
     """Its workflow's phase, as visibility has it; "": there is none."""
     reason: str = ""
+    counted: bool = True
+    """Whether the numbers of its status are known."""
 
     @property
     def name(self) -> str:
@@ -60,6 +69,26 @@ class ConfigPoolShown:
     reason: str
     state: MachineConfigPoolState | None
     """None where no worker answers."""
+    cluster: str = ""
+
+    def listed(self) -> ConfigPoolListed:
+        """The row of a list, by what its workflow knows of the object and of its nodes."""
+        known = self.state or MachineConfigPoolState(name=self.name)
+        counts = known.counts
+        pool = MachineConfigPool(
+            metadata=ConfigMeta(name=self.name, creation_timestamp=known.created),
+            spec=MachineConfigPoolSpec(paused=known.paused, max_unavailable=known.most or None),
+            status=MachineConfigPoolStatus(
+                current_machine_config=known.target,
+                configuration=PoolConfiguration(name=known.completed),
+                machine_count=counts.machines,
+                updated_machine_count=counts.updated,
+                ready_machine_count=counts.ready,
+                unavailable_machine_count=counts.unavailable,
+                degraded_machine_count=counts.degraded,
+            ),
+        )
+        return ConfigPoolListed(self.cluster, pool, None, self.phase, self.reason, self.state is not None)
 
 
 @dataclass(frozen=True)
