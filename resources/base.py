@@ -36,12 +36,23 @@ class Model(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        _unbuilt[cls] = None
 
-def build_models(base: type[BaseModel] = Model) -> None:
-    """Makes the validators of all models that are imported, where that has not been done."""
-    for model in base.__subclasses__():
+
+_unbuilt: dict[type[Model], None] = {}
+"""Models that `build_models` has not made yet, in the order of their definition."""
+
+
+def build_models() -> None:
+    """Makes the validators of all models that have been imported since it was called last: workers ask for each of
+    their workflows."""
+    while _unbuilt:
+        model = next(iter(_unbuilt))
         model.model_rebuild()
-        build_models(model)
+        _unbuilt.pop(model, None)
 
 
 class Value(Model):
