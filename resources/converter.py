@@ -37,9 +37,15 @@ CLASSIFIED = {REFUSED, NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *m
 
 class FailureConverter(DefaultFailureConverter):
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        super().to_failure(exception, payload_converter, failure)
-        if isinstance(exception, ApplicationError) and exception.type in CLASSIFIED:
-            failure.stack_trace = ""
+        if not isinstance(exception, ApplicationError) or exception.type not in CLASSIFIED:
+            return super().to_failure(exception, payload_converter, failure)
+        # To write a trace takes a millisecond and more: it is put aside, and not written to be thrown away.
+        trace, exception.__traceback__ = exception.__traceback__, None
+        try:
+            super().to_failure(exception, payload_converter, failure)
+        finally:
+            exception.__traceback__ = trace
+        failure.stack_trace = ""  # of one that has come from elsewhere, and is passed on as it was written there
 
 
 def refusal_payload(words: str) -> Payload:

@@ -22,6 +22,8 @@ from realkube import assets
 from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 from temporalio.worker import _workflow
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.workflow import _Definition
 
 from resources.attributes import ALL
 from resources.converter import data_converter
@@ -109,6 +111,24 @@ def pytest_configure() -> None:
     # The SDK has no option for it, except to have no limit and to run workflows on the event loop (debug_mode).
     allowed = property(lambda self: DEADLOCK, lambda self, seconds: None)
     _workflow._WorkflowWorker._deadlock_timeout_seconds = allowed  # type: ignore[assignment]
+    SandboxedWorkflowRunner.prepare_workflow = _once(SandboxedWorkflowRunner.prepare_workflow)  # type: ignore[method-assign]
+
+
+def _once(
+    prepare: Callable[[SandboxedWorkflowRunner, _Definition], None],
+) -> Callable[[SandboxedWorkflowRunner, _Definition], None]:
+    """Each test has workers of its own, and each worker makes an instance of each workflow, to see that it can. It sees
+    the same again in a process that has seen it of this class, with these modules passed through."""
+    seen: set[tuple[object, ...]] = set()
+
+    def once(runner: SandboxedWorkflowRunner, definition: _Definition) -> None:
+        passed = runner.restrictions.passthrough_modules
+        key = (definition.cls, frozenset(passed), runner.restrictions.passthrough_all_modules)
+        if key not in seen:
+            prepare(runner, definition)
+            seen.add(key)
+
+    return once
 
 
 def pytest_report_header() -> str:

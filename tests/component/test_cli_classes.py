@@ -64,7 +64,7 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
     assert wide[-2:] == ["Updating", "NotAuthorized"]
     assert (await working.run("get", "classes", "-o", "name")).ok() == "machineclass/c1\n"
 
-    described = (await working.hostler("describe", "class", "c1")).ok()
+    described = (await working.run("describe", "class", "c1")).ok()
     for words in (
         "Generation:    2",
         "Last updated:  1: the newest that all its users have",

@@ -81,7 +81,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
         "machineclass/c1 created",
         "machinedeployment/p1 created",
     ]
-    assert (await place.hostler("wait", "pool", "p1")).ok() == "machinedeployment/p1 is rolled-out\n"
+    assert (await place.run("wait", "pool", "p1")).ok() == "machinedeployment/p1 is rolled-out\n"
     assert (await place.run("wait", "pool/p1", "--for=condition=Available")).ok() == "machinedeployment/p1 is ready\n"
     assert len(machines.there) == 3
 

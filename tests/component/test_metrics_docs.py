@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,10 +38,26 @@ SUFFIX = {"create_counter": "_total", "create_histogram_timedelta": "_seconds", 
 TYPE = {"create_counter": "counter", "create_histogram_timedelta": "histogram", "create_gauge": "gauge"}
 
 
-def strings() -> set[str]:
+@functools.cache
+def read() -> tuple[frozenset[str], dict[str, tuple[str, str]]]:
+    """Every string in the code, and the metrics that it makes. To parse all of it takes seconds: it is done once."""
+    said: set[str] = set()
+    metrics: dict[str, tuple[str, str]] = {}
+    for file in files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said.add(node.value)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                how = node.func.attr
+                if how.startswith(("create_counter", "create_gauge", "create_histogram")):
+                    name = ast.literal_eval(node.args[0])  # a name that is put together could not be found here
+                    metrics[name] = (name + SUFFIX[how], TYPE[how])
+    return frozenset(said), metrics
+
+
+def strings() -> frozenset[str]:
     """Every string in the code."""
-    trees = [ast.parse(f.read_text()) for f in files()]
-    return {n.value for t in trees for n in ast.walk(t) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return read()[0]
 
 
 def files() -> list[Path]:
@@ -49,15 +66,7 @@ def files() -> list[Path]:
 
 def made() -> dict[str, tuple[str, str]]:
     """Metrics that the code makes: name in the code to name in Prometheus and type."""
-    found = {}
-    for file in files():
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                how = node.func.attr
-                if how.startswith(("create_counter", "create_gauge", "create_histogram")):
-                    name = ast.literal_eval(node.args[0])  # a name that is put together could not be found here
-                    found[name] = (name + SUFFIX[how], TYPE[how])
-    return found
+    return read()[1]
 
 
 OF_CONTROL_PLANES = ("desired", "current", "ready", "updated", "serving")

@@ -18,6 +18,7 @@ from temporalio.worker import Replayer, Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import worker
+from resources.base import Model
 from resources.converter import data_converter
 from resources.errors import TOO_EARLY
 from resources.machine.state import MachineState
@@ -102,6 +103,18 @@ async def test_with_it_every_history_replays(temporal: WorkflowEnvironment) -> N
 @pytest.mark.parametrize("strict", [True, False])
 def test_the_worker_has_it(strict: bool) -> None:
     assert isinstance(worker.sandbox(strict), Runner)
+
+
+def test_models_are_made_for_each_workflow_that_is_prepared() -> None:
+    """Those too that were defined since the first one: an import in between makes some."""
+    for _ in range(2):
+
+        class Late(Model):
+            number: int = 0
+
+        assert not Late.__pydantic_complete__
+        Runner(restrictions=PASSED).prepare_workflow(workflow._Definition.must_from_class(Deadline))
+        assert Late.__pydantic_complete__
 
 
 # -- which steps it lets pass -----------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from google.auth.crypt import _cryptography_rsa
 from pydantic import SecretStr
 from simulator_support import InALoop, Patient, served
 
@@ -22,6 +24,10 @@ T = TypeVar("T")
 KEY_UID = LABEL_RULES.key(TAG_UID)
 ONE_NAME = "a VM is named like its machine, and no name is taken twice in a zone"
 NO_LAG = "a VM is found by its name, and its labels are part of it: nothing lags behind"
+
+# To check a private key takes a twentieth of a second, and each driver that knows nothing of the others reads its own.
+_signer = _cryptography_rsa.RSASigner
+_signer.from_string = functools.cache(_signer.from_string)
 
 
 @dataclass

@@ -28,6 +28,13 @@ async def test_a_classified_failure_has_no_stack_trace(kind: str) -> None:
     assert failure.application_failure_info.details.payloads
 
 
+async def test_the_error_itself_keeps_its_trace() -> None:
+    """It may be logged afterwards, or raised again."""
+    error = ApplicationError("3 of 7 pods gone", type=NOT_YET)
+    await kept(error)
+    assert error.__traceback__ is not None
+
+
 async def test_an_unforeseen_error_keeps_its_trace() -> None:
     assert "in kept" in (await kept(ValueError("a bug"))).stack_trace
     assert "in kept" in (await kept(ApplicationError("a bug", type="ValueError"))).stack_trace

@@ -147,8 +147,8 @@ async def test_p15_labels_that_somebody_takes_off(live: LivePool) -> None:
     only that one is made."""
     await live.start(pool_spec(3))
     await live.rolled_out(3)
-    for node in [n["metadata"]["name"] for n in live.nodes()]:
-        live.stack.kubectl("label", "node", node, f"{MACHINE_NAME_LABEL}-", "app-")
+    nodes = [n["metadata"]["name"] for n in live.nodes()]
+    live.stack.kubectl("label", "node", *nodes, f"{MACHINE_NAME_LABEL}-", "app-")
     await live.scale(4)
     await live.rolled_out(4)
     assert len(live.stack.launched()) == 4
