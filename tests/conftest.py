@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -80,6 +82,10 @@ DEADLOCK = 30
 whole process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
 
 
+FEW_COLLECTIONS = "400"
+"""Percent by which the heap of a program in Go may grow before garbage is looked for. With its own hundred, a sixth of
+what a dev server takes of a core is that."""
+
 LOOK = 0.05
 """Seconds between two looks of a command, or of the SDK, that waits in this process. A person's second would be most of
 what a test of it takes."""
@@ -90,6 +96,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    # What is imported and collected stays. To look for garbage in it again and again takes as long as to make it.
+    gc.disable()
+    os.environ.setdefault("GOGC", FEW_COLLECTIONS)
     # An example takes as long as a busy machine makes it: its own deadline is 200 ms of wall-clock time.
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
@@ -122,6 +131,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("system")
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _bounded(item.obj)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _rank(file: Path) -> tuple[int, bool]:
