@@ -86,6 +86,10 @@ FEW_COLLECTIONS = "400"
 """Percent by which the heap of a program in Go may grow before garbage is looked for. With its own hundred, a sixth of
 what a dev server takes of a core is that."""
 
+NEW_OBJECTS = 10_000
+"""How many there must be before Python looks for garbage: with its own 700, a life's models and messages are looked
+through while most of them are in use, which is a twentieth of what a test takes."""
+
 LOOK = 0.05
 """Seconds between two looks of a command, or of the SDK, that waits in this process. A person's second would be most of
 what a test of it takes."""
@@ -95,9 +99,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--temporal", metavar="HOST:PORT", help="a Temporal server to use in place of the dev server")
 
 
-def pytest_configure() -> None:
-    # What is imported and collected stays. To look for garbage in it again and again takes as long as to make it.
-    gc.disable()
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("numprocesses", None):  # with processes that test, this one collects nothing
+        # What is collected stays. To look for garbage in it again and again takes as long as to make it.
+        gc.disable()
     os.environ.setdefault("GOGC", FEW_COLLECTIONS)
     # An example takes as long as a busy machine makes it: its own deadline is 200 ms of wall-clock time.
     hypothesis.settings.register_profile("any machine", deadline=None)
@@ -135,6 +140,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
     gc.enable()
 
 
