@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import inspect
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -83,6 +84,14 @@ DEADLOCK = 30
 whole process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
 
 
+FEW_COLLECTIONS = "400"
+"""Percent by which the heap of a program in Go may grow before garbage is looked for. With its own hundred, a sixth of
+what a dev server takes of a core is that."""
+
+NEW_OBJECTS = 10_000
+"""How many there must be before Python looks for garbage: with its own 700, a life's models and messages are looked
+through while most of them are in use, which is a twentieth of what a test takes."""
+
 LOOK = 0.05
 """Seconds between two looks of a command, or of the SDK, that waits in this process. A person's second would be most of
 what a test of it takes."""
@@ -92,15 +101,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--temporal", metavar="HOST:PORT", help="a Temporal server to use in place of the dev server")
 
 
-gc.disable()  # what is imported stays: until all is, a collection finds nothing and takes a fifth of the time
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("numprocesses", None):  # with processes that test, this one collects nothing
+        # What is collected stays. To look for garbage in it again and again takes as long as to make it.
+        gc.disable()
+    os.environ.setdefault("GOGC", FEW_COLLECTIONS)
     # An example takes as long as a busy machine makes it: its own deadline is 200 ms of wall-clock time.
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
@@ -151,6 +156,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("system")
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _bounded(item.obj)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS)
+    gc.enable()
 
 
 def _rank(file: Path) -> tuple[int, bool]:

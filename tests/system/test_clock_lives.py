@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -44,7 +45,9 @@ from workflows.machine import MachineWorkflow
 
 Outage = Literal["worker", "server"]
 SOON = timedelta(seconds=6)
-"""The time from the beginning of a wait to its deadline, in real time."""
+"""The time from the beginning of a wait to its deadline, in real time, unless the computer is busy."""
+BIRTHS = 12
+"""Within the time that so many machines take to be born one after the other, all of them wait, with room to spare."""
 CONFIRM = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 WITHIN = timedelta(seconds=30)
@@ -61,6 +64,8 @@ class World:
     server: OwnServer
     client: Client
     machines: Machines
+    soon: timedelta = SOON
+    """Longer where all takes longer: no deadline may pass before all machines wait and the outage has begun."""
     worker: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     looks: defaultdict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     tries: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -126,10 +131,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def begin(world: World, name: str, waits_for: str) -> Handle:
-    retry = {ErrorClass.CAPACITY: SOON, ErrorClass.QUOTA: HOUR}
-    settle = SOON if name == "settling" else timedelta(0)
+    retry = {ErrorClass.CAPACITY: world.soon, ErrorClass.QUOTA: HOUR}
+    settle = world.soon if name == "settling" else timedelta(0)
     timings = Timings(confirm=CONFIRM, vm_look=HOUR, settle=settle, retry=retry)
-    timeouts = {"creation_timeout": HOUR, "health_timeout": HOUR, "drain_timeout": SOON}
+    timeouts = {"creation_timeout": HOUR, "health_timeout": HOUR, "drain_timeout": world.soon}
     handle = await world.machines.start(world.machines.new_state(name, timings, **timeouts))
     await reason(handle, waits_for)
     return handle
@@ -149,9 +154,11 @@ async def observe(world: World, handle: Handle, name: str, **facts: Any) -> None
 
 async def all_waiting(world: World) -> dict[str, Handle]:
     """One machine for each kind of deadline, side by side. Only when all are there, time begins to run out."""
-    lives: dict[str, Handle] = {
-        name: await running(world, name) for name in ("ill", "recovered", "settling", "draining")
-    }
+    began = time.monotonic()
+    lives: dict[str, Handle] = {"ill": await running(world, "ill")}
+    world.soon = max(SOON, BIRTHS * timedelta(seconds=time.monotonic() - began))
+    for name in ("recovered", "settling", "draining"):
+        lives[name] = await running(world, name)
     lives["uncreated"] = await begin(world, "uncreated", "QuotaExceeded")
     for name in ("unjoined", "joined"):
         lives[name] = await begin(world, name, "NodeNotSeen")
@@ -167,7 +174,7 @@ async def all_waiting(world: World) -> dict[str, Handle]:
         await lives["draining"].execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
         await reason(lives["draining"], "Draining")
 
-    short = [end_soon(lives[name], SOON) for name in ("ill", "recovered", "uncreated", "unjoined", "joined")]
+    short = [end_soon(lives[name], world.soon) for name in ("ill", "recovered", "uncreated", "unjoined", "joined")]
     retried = asyncio.create_task(begin(world, "retried", "OutOfCapacity"))
     await asyncio.gather(retried, settle(), drain(), *short)
     return {**lives, "retried": retried.result()}

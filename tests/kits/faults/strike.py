@@ -34,6 +34,7 @@ from temporalio.worker._worker import load_default_build_id
 import worker
 from drivers.aws.calls import new_session
 from faults.flow import Boundary
+from resources.base import build_models
 from resources.clouds import PROVIDERS
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
 from resources.settings import load_settings
@@ -205,9 +206,10 @@ def _failure(error_class: ErrorClass) -> ApplicationError:
     return ApplicationError(info.message, info, type=str(error_class), non_retryable=not retried, next_retry_delay=wait)
 
 
-# Every worker process would hash all code and parse EC2's model for itself; forked from one that has done so, they have
-# it already.
+# Every worker process would hash all code, build all models and parse EC2's for itself: a second of CPU at each of its
+# lives. Forked from one that has done so, they have it already.
 load_default_build_id()
+build_models()
 new_session().get_service_model("ec2")
 
 
