@@ -145,7 +145,7 @@ def test_advice_knows_its_situation() -> None:
     assert step("OutOfCapacity", failed=True, owner="pool p").startswith("Nothing: pool p replaces it")
     refused = step("CredentialsMissing", failed=True, owner="pool p")
     assert refused.startswith("Create what the message names")
-    assert refused.endswith("pool p replaces this one by itself.")
+    assert refused.endswith("pool p replaces this one on its own.")
 
 
 def test_one_that_its_pool_does_not_replace_needs_what_holds_that_up() -> None:
