@@ -45,8 +45,9 @@ def to_tell(hearers: Mapping[str, Hearer], limit: int, now: datetime) -> list[st
     return free + (first + others[:room])[:limit]
 
 
-def patience(tells: int, silence: timedelta, now: datetime) -> datetime:
-    """Until when to wait for one who was told so many times without an answer: each telling doubles the wait."""
+def patience_after(tells: int, silence: timedelta, now: datetime) -> datetime:
+    """The time until which to wait for one who was told so many times without an answer: each telling doubles the
+    wait."""
     return now + min(silence * (1 << min(max(tells - 1, 0), 16)), max(silence, LONGEST))
 
 

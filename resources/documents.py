@@ -1,7 +1,7 @@
 """YAML as a person gives it, within bounds: its size, its depth, and what its aliases would expand to.
 
 A scalar is what kubectl makes of it (sigs.k8s.io/yaml: goyaml.v2, resolve.go): a number, one of YAML 1.1's words for
-true and false, null, or text. A time of day (`22:30`), a date and a MAC address are text, which PyYAML by itself reads
+true and false, null, or text. A time of day (`22:30`), a date and a MAC address are text, which PyYAML on its own reads
 as numbers of base 60 and as dates.
 """
 

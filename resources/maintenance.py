@@ -114,7 +114,7 @@ class Maintenance(Manifest):
     @classmethod
     def gardeners(cls, data: Any) -> Any:
         """A Shoot's maintenance: its timeWindow (begin and end like 220000+0100) is a daily window. What else is there
-        says what Gardener updates by itself, and Hostler updates nothing by itself."""
+        says what Gardener updates on its own, and Hostler updates nothing on its own."""
         if not isinstance(data, dict) or not set(cls.ALSO) & set(data):
             return data
         theirs = data.get("timeWindow")
@@ -193,7 +193,7 @@ class Freeze(Value):
 
     time: Instant
     until: Instant | None = None
-    """When it ends by itself; None: when a person ends it."""
+    """When it ends on its own; None: when a person ends it."""
     requested_by: Text = ""
     reason: Text = ""
 
@@ -202,7 +202,7 @@ class Freeze(Value):
 
     @property
     def words(self) -> str:
-        """Since when, until when, by whom and why."""
+        """Words for since when, until when, by whom and why."""
         until = f" until {utc(self.until)}" if self.until else ""
         by = by_whom(self.requested_by, self.reason)
         return f"since {utc(self.time)}{until}{by}"

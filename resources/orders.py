@@ -96,5 +96,5 @@ PLAIN = {str, int, float, bool, type(None)}
 
 @functools.cache
 def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, bool], ...]:
-    """For each field, its name, what people call it, and whether it is an order."""
+    """Each field: its name, what people call it, and whether it is an order."""
     return tuple((name, field.alias or name, is_order(field)) for name, field in model.model_fields.items())

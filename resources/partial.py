@@ -1,4 +1,4 @@
-"""As much of a manifest as can be read, where some of its fields are wrong: so that the others are judged too, and a
+"""The part of a manifest that can be read, where some of its fields are wrong: so that the others are judged too, and a
 person hears of all that is wrong at once."""
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def queues(settings: Settings, clusters: Iterable[str]) -> Iterator[Queue]:
 
 
 def cloud_queues(settings: Settings) -> Iterator[Queue]:
-    """For each cloud first the queue that its accounts share."""
+    """The queues of each cloud, first the one that its accounts share."""
     for provider, cloud in settings.clouds.items():
         each = cloud.calls_per_second_per_account
         shared = names.cloud_queue(provider, settings.queue_prefix)

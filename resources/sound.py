@@ -29,7 +29,7 @@ NAMED = 3
 
 
 def short(text: str, limit: int = WORDS) -> str:
-    """At most so many characters of the text, with how many there were."""
+    """The first characters, at most so many, of the text, with how many there were."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 

@@ -20,7 +20,7 @@ from resources.effects import inner_model
 
 
 def mistyped(model: type[BaseModel], given: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Path and words for each of them. What a model refuses by itself is not among them."""
+    """Path and words for each of them. What a model refuses on its own is not among them."""
     if not isinstance(given, Mapping):
         return
     for name, info in model.model_fields.items():

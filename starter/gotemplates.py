@@ -57,7 +57,7 @@ def base64decode(text: str) -> str:
 
 
 def _words(e: Exception) -> str:
-    """As Go has it: `template: output:1: …`."""
+    """The words as Go has them: `template: output:1: …`."""
     return _NOTHING.sub("index of untyped nil", _PLACE.sub(rf"template: {NAME}:\1: ", str(e) or type(e).__name__))
 
 

@@ -346,7 +346,7 @@ def cell(path: Path, document: Any) -> str:
 
 
 def sort_keys(path: Path, documents: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """For each document what it is sorted by: what has no such field first, then numbers, then texts with the numbers
+    """What each document is sorted by: what has no such field first, then numbers, then texts with the numbers
     in them counted (kubectl's natural order). Raises TemplateError where no document has it."""
     found = [path.find(document) for document in documents]
     if documents and not any(found):

@@ -323,7 +323,7 @@ def _entity() -> Refusing:
 
 def _sdks_own(error: Exception) -> bool:
     """Whether the error is nondeterminism or a command out of place, which must fail the task. Cancellation, eviction
-    and continue-as-new are no Exceptions and pass by themselves."""
+    and continue-as-new are no Exceptions and pass on their own."""
     return isinstance(error, TemporalError) and not isinstance(error, FailureError)
 
 

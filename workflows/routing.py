@@ -23,7 +23,7 @@ from resources.queues import Routes
 
 
 class Routing(Interceptor):
-    """For the workers of workflows."""
+    """Routing for the workers of workflows."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes

@@ -105,7 +105,7 @@ class Creation:
         return vm if vm.account_id else vm.model_copy(update={"account_id": self._opened})
 
     async def _once(self, request: CreateMachineRequest, begun: BegunOperation | None) -> MachineStatus | Making:
-        """Makes one pass. What has ended badly is forgotten where this call is tried again by itself, as it would only
+        """Makes one pass. What has ended badly is forgotten where this call is tried again on its own, as it would only
         hear the same again. Else it stays until the workflow has the answer, which may be lost."""
         asked = request.model_copy(update={"begun": begun})
         try:

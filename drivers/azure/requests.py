@@ -199,5 +199,5 @@ def _image(image: ImageReference) -> Body:
 
 
 def _some(**values: Any) -> Body:
-    """Only what is given."""
+    """What is given, alone."""
     return {k: v for k, v in values.items() if v is not None and v != "" and v != {} and v != []}

@@ -116,7 +116,7 @@ def user_data(request: CreateMachineRequest) -> dict[str, str]:
 
 
 def _some(**values: Any) -> Resource:
-    """Only what is given: what is left out is as Google has it."""
+    """What is given, alone: what is left out is as Google has it."""
     return {k: v for k, v in values.items() if v is not None and v != ""}
 
 

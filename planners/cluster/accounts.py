@@ -14,14 +14,16 @@ UNKNOWN = ""
 """Stands for the class of machines whose class is not known. What concerns them concerns everybody."""
 
 
-def used_by(s: ClusterState, use: AccountUse) -> list[Account]:
+def used_by(state: ClusterState, use: AccountUse) -> list[Account]:
     """The accounts of a class once it is known that it uses this one.
 
     A class has one Secret at a time, and its machines are looked after with the newest one, whatever they were made
     with. In another scope, such as another region, there may be machines that were made before the class moved.
     """
     account = use.account
-    former = [s.accounts[k] for k in s.classes.get(use.machine_class, ()) if k in s.accounts and k != account.key]
+    former = [
+        state.accounts[k] for k in state.classes.get(use.machine_class, ()) if k in state.accounts and k != account.key
+    ]
     if use.machine_class == UNKNOWN:
         return [*former, account]
     elsewhere = [a for a in former if (a.provider, a.scope) != (account.provider, account.scope)]

@@ -16,21 +16,23 @@ from resources.orders import AHEAD, lies_ahead
 TICK = timedelta(milliseconds=1)
 
 
-def news_of(s: ClusterState, now: datetime) -> ClusterNews:
+def news_of(state: ClusterState, now: datetime) -> ClusterNews:
     """The current news: the last one told, where nothing has changed since."""
-    found = troubles(s)
+    found = troubles(state)
     trouble = "; ".join(dict.fromkeys(found.values()))
-    said = {"reachable": not trouble, "message": trouble, "silent": found, "paused": s.pause is not None}
-    if s.pause is not None:
-        said |= {"paused_by": s.pause.requested_by, "reason": s.pause.reason}
-    if s.freeze is not None and s.freeze.holds(now):
-        said |= {"freeze": s.freeze}
-    if s.news is None:
+    said = {"reachable": not trouble, "message": trouble, "silent": found, "paused": state.pause is not None}
+    if state.pause is not None:
+        said |= {"paused_by": state.pause.requested_by, "reason": state.pause.reason}
+    if state.freeze is not None and state.freeze.holds(now):
+        said |= {"freeze": state.freeze}
+    if state.news is None:
         return ClusterNews(**said, time=now)
-    if ClusterNews(**said, time=s.news.time) == s.news:
-        return s.news
+    if ClusterNews(**said, time=state.news.time) == state.news:
+        return state.news
     # A pool drops news older than the last it heard, and another server's clock may be behind the previous one's.
-    return ClusterNews(**said, time=now if lies_ahead(s.news.time, now, AHEAD) else max(now, s.news.time + TICK))
+    return ClusterNews(
+        **said, time=now if lies_ahead(state.news.time, now, AHEAD) else max(now, state.news.time + TICK)
+    )
 
 
 def troubles(s: ClusterState) -> dict[str, str]:

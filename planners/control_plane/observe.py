@@ -19,32 +19,34 @@ FIELDS = 5
 """How many differing fields are named."""
 
 
-def observe(s: ControlPlaneState, now: datetime, worst_first: bool = True) -> Observed:
-    domains = domains_of(s)
-    failed = sorted(name for name, member in s.members.items() if member.drained and s.kept(name))
-    granting = [name for name in failed if not s.members[name].stays and s.members[name].keep is PreserveWish.ASKED]
-    there = [(name, member) for name, member in sorted(s.members.items()) if name not in failed]
-    hosts = [_host(s, name, member, domains, now) for name, member in there]
+def observe(state: ControlPlaneState, now: datetime, worst_first: bool = True) -> Observed:
+    domains = domains_of(state)
+    failed = sorted(name for name, member in state.members.items() if member.drained and state.kept(name))
+    granting = [
+        name for name in failed if not state.members[name].stays and state.members[name].keep is PreserveWish.ASKED
+    ]
+    there = [(name, member) for name, member in sorted(state.members.items()) if name not in failed]
+    hosts = [_host(state, name, member, domains, now) for name, member in there]
     return Observed(
-        replicas=s.spec.replicas,
-        strategy=s.spec.strategy,
+        replicas=state.spec.replicas,
+        strategy=state.spec.strategy,
         hosts=tuple(hosts),
         domains=domains,
-        unmanaged=tuple(sorted(node for node, machine in s.unmanaged.items() if machine not in s.members)),
-        state=s.spec.state,
-        paused=_paused(s),
-        frozen=freeze.words if (freeze := s.news.freeze if s.news else None) and freeze.holds(now) else "",
-        paused_alone=s.news is None or not s.news.paused,
-        deleted=s.deleted,
-        pace=of(s.pace, s.revision),
-        revision=s.revision,
-        unseen=s.unseen,
+        unmanaged=tuple(sorted(node for node, machine in state.unmanaged.items() if machine not in state.members)),
+        state=state.spec.state,
+        paused=_paused(state),
+        frozen=freeze.words if (freeze := state.news.freeze if state.news else None) and freeze.holds(now) else "",
+        paused_alone=state.news is None or not state.news.paused,
+        deleted=state.deleted,
+        pace=of(state.pace, state.revision),
+        revision=state.revision,
+        unseen=state.unseen,
         granting=tuple(granting),
         preserved=tuple(failed),
-        lent=tuple(sorted(s.lent)),
-        guarded=s.spec.etcd_guard,
-        etcd=s.etcd if s.etcd_is_fresh else None,
-        etcd_trouble=s.etcd_trouble,
+        lent=tuple(sorted(state.lent)),
+        guarded=state.spec.etcd_guard,
+        etcd=state.etcd if state.etcd_is_fresh else None,
+        etcd_trouble=state.etcd_trouble,
         worst_first=worst_first,
     )
 
@@ -72,27 +74,27 @@ def index_of(member: Member) -> int:
     return place.index if place is not None and place.index is not None else 0
 
 
-def _host(s: ControlPlaneState, name: str, member: Member, domains: dict[int, str], now: datetime) -> Host:
+def _host(state: ControlPlaneState, name: str, member: Member, domains: dict[int, str], now: datetime) -> Host:
     """A machine that is lent to a config pool counts as one that is not ready: it may be restarted at any moment, so
     that nothing else of the control plane may go."""
-    news, lost = s.hosts.get(name, HostNews()), name in s.lost
-    leaving = member.leaving or s.kept(name)
+    news, lost = state.hosts.get(name, HostNews()), name in state.lost
+    leaving = member.leaving or state.kept(name)
     since = member.since if member.phase is Phase.UNKNOWN else None
-    ready = name not in s.lent and not lost and is_ready(member.phase, _node_ready(member, news), since, now)
+    ready = name not in state.lent and not lost and is_ready(member.phase, _node_ready(member, news), since, now)
     return Host(
         name=name,
         index=index_of(member),
         created=member.created,
         ready=ready,
         ready_until=later(member.since, GRACE) if ready and since is not None else None,
-        outdated=_outdated(s, member, news, domains),
+        outdated=_outdated(state, member, news, domains),
         leaving=leaving,
         held=leaving and not news.lifted and (_has_not_begun(member) or news.place.held),
         joined=news.place.joined or member.phase in (Phase.RUNNING, Phase.UNKNOWN),
-        failure=f"its workflow was ended from outside ({s.lost[name]})" if lost else _failure(member, news),
+        failure=f"its workflow was ended from outside ({state.lost[name]})" if lost else _failure(member, news),
         trouble=news.trouble,
-        asks=not lost and _asks(member, s.wanted(name)),
-        wanted=not member.leaving and s.wanted(name),
+        asks=not lost and _asks(member, state.wanted(name)),
+        wanted=not member.leaving and state.wanted(name),
         forced=news.place.forced,
     )
 
@@ -119,15 +121,15 @@ def _asks(member: Member, wanted: bool) -> bool:
     return member.permit is not Permit.NONE or member.phase is Phase.FAILED
 
 
-def _outdated(s: ControlPlaneState, member: Member, news: HostNews, domains: dict[int, str]) -> str:
+def _outdated(state: ControlPlaneState, member: Member, news: HostNews, domains: dict[int, str]) -> str:
     """What differs from what its index asks for, in words; "" where nothing does."""
     place, wanted = member.placement, domains.get(index_of(member), "")
     there = place.failure_domain if place is not None else ""
-    if member.revision != s.revision:
-        return _differences(s, member, there)
+    if member.revision != state.revision:
+        return _differences(state, member, there)
     if there != wanted and (wanted or there):
         return f"failure domain {there or 'of its own'} instead of {wanted or 'none'}"
-    fields = s.spec.failure_domains.get(there, {})
+    fields = state.spec.failure_domains.get(there, {})
     if news.place.domain and news.place.domain != domain_digest(fields):
         return f"failure domain {there} has other fields now"
     return ""

@@ -19,7 +19,7 @@ LONGEST = 100
 """The most plans that are told: replacing each of five machines takes three."""
 
 
-def rehearse(observed: Observed, now: datetime) -> Iterator[Plan]:
+def rehearsed(observed: Observed, now: datetime) -> Iterator[Plan]:
     """The plans to come, from what is observed now; the last one has no steps and says what it waits for. Time stands
     still, and every machine on the way has arrived."""
     observed, numbers = _arrived(observed), count(1)

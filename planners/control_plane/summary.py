@@ -14,22 +14,22 @@ from resources.control_plane.state import ControlPlaneState, SetCondition
 from resources.control_plane.summary import ControlPlaneSummary, HostSummary, IndexSummary
 
 
-def summarize(s: ControlPlaneState, observed: Observed) -> ControlPlaneSummary:
+def summarize(state: ControlPlaneState, observed: Observed) -> ControlPlaneSummary:
     """`observed`: the state as the plan sees it."""
-    count, machine_class = status(observed), s.machine_class
-    known = machine_class is not None and machine_class.name == s.class_name
+    count, machine_class = status(observed), state.machine_class
+    known = machine_class is not None and machine_class.name == state.class_name
     return ControlPlaneSummary(
-        name=s.name,
-        cluster=s.cluster,
-        created=s.created,
-        machine_class=s.class_name,
+        name=state.name,
+        cluster=state.cluster,
+        created=state.created,
+        machine_class=state.class_name,
         generation=machine_class.generation if machine_class is not None and known else 0,
-        state=s.spec.state,
-        strategy=s.spec.strategy,
-        paused=s.paused,
-        paused_by=s.paused_by,
-        deleted=s.deleted,
-        revision=s.revision,
+        state=state.spec.state,
+        strategy=state.spec.strategy,
+        paused=state.paused,
+        paused_by=state.paused_by,
+        deleted=state.deleted,
+        revision=state.revision,
         replicas=observed.replicas,
         machines=count.replicas,
         ready=count.ready,
@@ -38,13 +38,13 @@ def summarize(s: ControlPlaneState, observed: Observed) -> ControlPlaneSummary:
         quorum=observed.quorum,
         serving=observed.serving,
         rolled_out=complete(observed),
-        template_pending=len(template.pending(s.members, s.template)),
-        indexes=[_index(s, observed, number) for number in observed.indexes],
-        conditions=[_since(condition, s) for condition in count.conditions],
+        template_pending=len(template.pending(state.members, state.template)),
+        indexes=[_index(state, observed, number) for number in observed.indexes],
+        conditions=[_since(condition, state) for condition in count.conditions],
         unmanaged=list(observed.unmanaged),
-        revisions=summaries(s),
-        waits=s.waits,
-        parked=s.parked,
+        revisions=summaries(state),
+        waits=state.waits,
+        parked=state.parked,
     )
 
 
@@ -68,8 +68,8 @@ def _index(s: ControlPlaneState, observed: Observed, number: int) -> IndexSummar
     )
 
 
-def _host(s: ControlPlaneState, host: Host) -> HostSummary:
-    member = s.members[host.name]
+def _host(state: ControlPlaneState, host: Host) -> HostSummary:
+    member = state.members[host.name]
     return HostSummary(
         name=host.name,
         phase=member.phase,

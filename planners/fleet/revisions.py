@@ -65,7 +65,7 @@ class Revised:
     rolls: bool
     """Whether there is a new revision. If not, the change is a hot update of the existing machines, or nothing."""
     twins: frozenset[int] = frozenset()
-    """Former revisions that are the same as the new one, and are no more."""
+    """Former revisions that are the same as the new one, and go."""
 
 
 def revise(
@@ -117,7 +117,7 @@ def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int, 
     return [r for r in former if r.counter in used or r.counter in kept]
 
 
-def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
+def wanted_by_undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
     """What going back wants: the revision before the newest one, or `to`. Raises ValueError, in words for people."""
     known = ", ".join(str(r.counter) for r in revisions[:-1])
     if not known:

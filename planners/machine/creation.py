@@ -79,7 +79,8 @@ class Retry:
 def after_failed_create(
     info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry:
-    """After GetMachineStatus (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
+    """What follows after GetMachineStatus (other than not found) or CreateMachine failed: CrashLoopBackOff,
+    Create/Failed.
 
     The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
     """
@@ -148,7 +149,7 @@ def may_update_after_start(
 def after_failed_update(
     info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry | None:
-    """After a failed post-start update: Pending, Update/Failed; create is not repeated. None: the VM is gone.
+    """What follows a failed post-start update: Pending, Update/Failed; create is not repeated. None: the VM is gone.
 
     Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
     """
@@ -205,33 +206,33 @@ class Late:
     """The cause's own words first."""
 
 
-def why_late(s: MachineState, now: datetime, health: Health | None = None, found: str = "") -> Late:
+def why_late(state: MachineState, now: datetime, health: Health | None = None, found: str = "") -> Late:
     """What held a machine up. `health`: of the Node of a machine that has a VM; `found`: what fresh looks saw besides.
 
     A step of ours that was refused is the cause; without one, it is what the Node lacks. What passes on its own is the
     cause only where nothing else was refused.
     """
-    if s.cause is not None and hides_cause(s):
-        held = FailureStreak(reason=s.cause.reason, since=s.cause.since)
-        passed = s.status.last_operation
+    if state.cause is not None and hides_cause(state):
+        held = FailureStreak(reason=state.cause.reason, since=state.cause.since)
+        passed = state.status.last_operation
         last = passed.description if passed and passed.state == OperationState.FAILED else ""
-        words = f"{s.cause.message} (for {format_duration(whole_seconds(now - s.cause.since))})"
-        return Late(held, "; ".join(filter(None, (words, last and f"last: {last}", found, _late(s)))))
-    operation, waiting = s.status.last_operation, s.status.waiting_for
+        words = f"{state.cause.message} (for {format_duration(whole_seconds(now - state.cause.since))})"
+        return Late(held, "; ".join(filter(None, (words, last and f"last: {last}", found, _late(state)))))
+    operation, waiting = state.status.last_operation, state.status.waiting_for
     failed = operation.description if operation and operation.state == OperationState.FAILED else ""
-    cause = s.trouble if failed or health is None or health.healthy else None
-    refused = s.create_failure.message if cause and health is None and s.create_failure else ""
+    cause = state.trouble if failed or health is None or health.healthy else None
+    refused = state.create_failure.message if cause and health is None and state.create_failure else ""
     waited = waiting if waiting and (health is None or (cause and waiting.reason == cause.reason)) else None
     words = failed or refused or (waited.message if waited else "")
     if cause is not None:
         words = f"{words} (for {format_duration(whole_seconds(now - cause.since))})"
     elif health is not None and not health.healthy:
-        cause = FailureStreak(reason=health.reason, since=s.made or now)
+        cause = FailureStreak(reason=health.reason, since=state.made or now)
     elif waited is not None and waited.reason not in IN_FLIGHT:
         cause = FailureStreak(reason=waited.reason, since=waited.since)
     if health is not None and not (found and health.reason == "NodeNotSeen"):  # the looks say why it was not seen
         words = "; ".join(filter(None, (words, health.message)))
-    return Late(cause, "; ".join(filter(None, (words, found, _late(s)))))
+    return Late(cause, "; ".join(filter(None, (words, found, _late(state)))))
 
 
 def _late(s: MachineState) -> str:

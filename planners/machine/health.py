@@ -74,7 +74,7 @@ class Verdict:
 def plan_health(
     phase: Phase, health: Health, healthy_since: datetime | None, now: datetime, settle: timedelta
 ) -> Verdict:
-    """For a machine that was Running: Running or Unknown, and when to look again.
+    """The verdict on a machine that was Running: Running or Unknown, and when to look again.
 
     A node that flaps does not recover by being healthy for a moment: it must settle first.
     """

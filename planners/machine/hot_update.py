@@ -302,7 +302,7 @@ def _either(model: type[ProviderSpec], values: Sequence[Any], desired: Any) -> A
 
 
 def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any]) -> dict[str, Any]:
-    """For each key, a value that is not the desired one, from the states the table may be in; absence counts as a
+    """A value for each key that is not the desired one, from the states the table may be in; absence counts as a
     value."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(k for state in states for k in state):

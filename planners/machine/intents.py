@@ -106,20 +106,20 @@ def manifest_words(s: MachineState, annotations: Mapping[str, str]) -> str:
 # -- why not ----------------------------------------------------------------------------------------------------------
 
 
-def refusal(s: MachineState, intent: PreservationIntent, now: datetime) -> str:
+def refusal(state: MachineState, intent: PreservationIntent, now: datetime) -> str:
     """Why an intent is refused, and what to do; "" where nothing speaks against it.
 
     A second arrival is never refused: it gets the first answer.
     """
-    if intent.id and intent.id in s.intents:
+    if intent.id and intent.id in state.intents:
         return ""
     match intent:
         case PreserveIntent():
-            return _no_preservation(s, intent, now)
+            return _no_preservation(state, intent, now)
         case ReleaseIntent():
-            return _no_release(s)
+            return _no_release(state)
         case ExtendIntent():
-            return _no_extension(s, intent, now)
+            return _no_extension(state, intent, now)
 
 
 def _no_preservation(state: MachineState, intent: PreserveIntent, now: datetime) -> str:

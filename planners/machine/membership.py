@@ -166,19 +166,19 @@ def _vm(s: MachineState) -> Vm:
     return Vm.LIVES if s.status.provider_id else Vm.UNBORN
 
 
-def _trouble(s: MachineState) -> tuple[Trouble, str]:
+def _trouble(state: MachineState) -> tuple[Trouble, str]:
     """The machine's trouble, and words for it. It is classed by when in its life the machine failed, not by what
     noticed it: a VM that is gone before its machine was ever Running has not joined. Deletion does not make the failure
     forgotten: the machine is a repair until its VM is gone, which is no news then."""
-    failed = failure_of(s)
-    gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and seen_gone(s))
+    failed = failure_of(state)
+    gone = (failed is not None and failed.reason == "VMGone") or (state.deletion is None and seen_gone(state))
     if failed is None and not gone:
         return Trouble.NONE, ""
-    message = failed.message if failed else f"{s.status.provider_id} was deleted by somebody"
-    if s.was_running:
+    message = failed.message if failed else f"{state.status.provider_id} was deleted by somebody"
+    if state.was_running:
         return Trouble.GONE if gone else Trouble.HEALTH, message
-    nobodys_fault = s.create_failure is not None and s.create_failure.error_class in NOT_ITS_FAULT
-    return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, message
+    nobodys_fault = state.create_failure is not None and state.create_failure.error_class in NOT_ITS_FAULT
+    return Trouble.CREATE if not state.status.provider_id and nobodys_fault else Trouble.JOIN, message
 
 
 def _unanswered(s: MachineState) -> bool:

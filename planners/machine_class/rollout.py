@@ -89,7 +89,7 @@ def to_tell(
 def when_told(user: User, generation: int, silence: timedelta, now: datetime) -> User:
     """The user's record once it is told."""
     tells = user.tells + 1 if user.told == generation else 1
-    return user._replace(told=generation, tells=tells, patience=telling.patience(tells, silence, now))
+    return user._replace(told=generation, tells=tells, patience=telling.patience_after(tells, silence, now))
 
 
 def next_look(users: Mapping[str, User], generation: int, now: datetime) -> datetime | None:

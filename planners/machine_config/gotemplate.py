@@ -39,7 +39,8 @@ class Variables(dict[str, Any]):
 
 
 def _spellings(key: str) -> tuple[str, str]:
-    """With a capital, and with all letters before the first capital as capitals: `osImageURL` is OSImageURL."""
+    """The name with a capital, and with all letters before the first capital as capitals: `osImageURL` is
+    OSImageURL."""
     return key[:1].upper() + key[1:], _LOWER.sub(lambda m: m[0].upper(), key, count=1)
 
 

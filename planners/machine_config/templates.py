@@ -94,7 +94,7 @@ def render(templates: Mapping[str, str], controller: Obj, version: str) -> list[
 
 @lru_cache(maxsize=4)
 def _rendered(texts: tuple[tuple[str, str], ...], named: str, version: str) -> str:
-    """Once for all rounds of a plan: hundreds of templates take their time, and seldom change."""
+    """Renders once for all rounds of a plan: hundreds of templates take their time, and seldom change."""
     templates, controller = dict(texts), json.loads(named)
     given = variables(controller)
     made: list[dict[str, Any]] = []

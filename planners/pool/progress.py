@@ -65,8 +65,8 @@ def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -
 
 
 def _waiting_since(view: View, story: Rollout | None) -> datetime | None:
-    """Since when the rollout waits. Until a lost machine is made up for, it is the same wait, even where none is on its
-    way."""
+    """The time since which the rollout has waited. Until a lost machine is made up for, it is the same wait, even where
+    none is on its way."""
     if not view.observed.braked:
         return None
     if story is not None and story.waiting_since is not None and (view.waited_for or story.lost > 0):
@@ -154,7 +154,7 @@ def stops_at(view: View) -> datetime | None:
 
 
 def _waited_for_since(member: Member) -> datetime:
-    """Since when a machine is awaited; for one that was Running, since it fell ill."""
+    """The time since which a machine has been awaited; for one that was Running, since it fell ill."""
     ill = member.phase is Phase.UNKNOWN or member.trouble is Trouble.HEALTH
     return member.since if ill else member.created
 
@@ -181,7 +181,7 @@ def canary_waits(view: View) -> bool:
 
 def held(view: View) -> bool:
     """Whether it does not run for long: it is paused, aborted, at a gate, at its canary, or stopped. After an outage
-    and a storm it goes on by itself, and until then nothing is replaced anyway."""
+    and a storm it continues on its own, and until then nothing is replaced anyway."""
     rollout = view.observed.rollout
     gate = rollout.gate if rollout else Gate.OPEN
     shut = view.spec.paused or gate is not Gate.OPEN or bool(gates.holding(view))

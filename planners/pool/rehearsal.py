@@ -25,7 +25,7 @@ LONGEST = 500
 """The most plans that are told; a longer rollout goes on in the same way."""
 
 
-def rehearse(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
+def rehearsed(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
     """The plans to come, from what is observed now; the last one, of LONGEST at most, has no steps and says what it
     waits for. Time stands still, and every machine on the way has arrived."""
     observed, numbers = _arrived(observed, spec, now), count(1)

@@ -1,4 +1,5 @@
-"""As many machines as are wanted: what goes because there are too many, and what is made because there are too few.
+"""How a pool comes to as many machines as are wanted: what goes because there are too many, and what is made because
+there are too few.
 
 Sources: machine-controller-manager's machine sets (manageReplicas; MCM S1-S10) and deployments (MCM U8-U11); field
 cases P15 (a ceiling for creation) and P67 (an empty pool is done).

@@ -27,7 +27,7 @@ class WatchConfigsInput(Value):
     workflow_id: Key
     cursor: ConfigsCursor = Field(default_factory=ConfigsCursor)
     duration: Span
-    """How long the watch goes on before it returns by itself, so that new code reaches it."""
+    """How long the watch goes on before it returns on its own, so that new code reaches it."""
 
 
 class ConfigNews(Value):

@@ -38,4 +38,4 @@ class WatchInput(Value):
     queue_prefix: Name
     cursor: Cursor
     duration: Span
-    """How long the watch goes on before it returns by itself, so that new code reaches it."""
+    """How long the watch goes on before it returns on its own, so that new code reaches it."""

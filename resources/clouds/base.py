@@ -107,7 +107,7 @@ class TagRules:
                 )
 
     def crowding(self, tags: Tags) -> Iterator[str]:
-        """In words, by how many a class's tags for one resource are too many. The limit counts what is on everything
+        """Words for by how many a class's tags for one resource are too many. The limit counts what is on everything
         beside them: must-tags, ours, and the resource's name."""
         own = {key for key in self.counted(tags) if not self.is_protected(key)}
         must = len(OUR_TAGS) + len(MUST_PREFIXES) + bool(self.name)

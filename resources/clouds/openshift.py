@@ -143,5 +143,5 @@ def marks(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Fate | 
 
 
 def some(**values: Any) -> dict[str, Any]:
-    """Only what is given."""
+    """What is given, alone."""
     return {key: value for key, value in values.items() if value is not None and value not in ("", {}, [])}

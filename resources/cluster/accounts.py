@@ -40,7 +40,7 @@ class Account(Value):
 
     @property
     def place(self) -> dict[str, Any]:
-        """As much of a provider spec as a call needs that concerns no single machine. Raises UnknownProvider."""
+        """The part of a provider spec that a call needs and that concerns no single machine. Raises UnknownProvider."""
         return place_of(self.provider, self.scope)
 
     @property

@@ -29,7 +29,7 @@ class Pause(Value):
 
     @property
     def words(self) -> str:
-        """Since when it is paused, by whom and why."""
+        """The time since which it is paused, by whom and why."""
         by = by_whom(self.requested_by, self.reason)
         return f"since {utc(self.time)}{by}"
 

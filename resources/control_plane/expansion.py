@@ -39,7 +39,7 @@ MADE_FROM = "hostler.io/made-from"
 @dataclass(frozen=True)
 class Expanded:
     machine_class: MachineClass | None
-    """None: the template names a class that is applied by itself."""
+    """None: the template names a class that is applied on its own."""
     spec: ControlPlaneSpec
 
 
@@ -83,7 +83,7 @@ def manifest_of(spec: ControlPlaneSpec, provider: str, metadata: ObjectMeta) -> 
 
 
 def _prefix(labels: dict[str, str]) -> str:
-    """As OpenShift names machines: by cluster and role."""
+    """The beginning of names as OpenShift gives them: by cluster and role."""
     return f"{labels[CLUSTER_LABEL]}-{labels[ROLE_LABEL]}"
 
 

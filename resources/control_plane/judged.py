@@ -11,7 +11,7 @@ from resources.judged import Judged, judge_document, judge_provider_spec, lines_
 
 
 def judge_openshift_spec(document: Any, where: str, judged: Judged) -> None:
-    """What can be said of OpenShift's machine spec by itself."""
+    """What can be said of OpenShift's machine spec on its own."""
     here = document
     for step in ("spec", "template", MACHINE_TYPE, *translation.PROVIDER_SPEC.split(".")):
         here = here.get(step) if isinstance(here, dict) else None

@@ -13,7 +13,7 @@ from resources.machine.state import ClassSnapshot, Phase
 from resources.owner import CONTROL_PLANE
 
 GOES_ON = ("ReplacementComing", "WaitsForReplacement", "ControlPlaneLeaving", "SurgeUsed", "CreatesSlowly")
-"""Waits that end by themselves, each with the next machine that is ready, or gone."""
+"""Waits that end on their own, each with the next machine that is ready, or gone."""
 
 
 class HostSummary(Value):

@@ -20,23 +20,23 @@ from resources.owner import Owner, OwnerRef
 
 
 def member_state(
-    s: FleetState, owner: Owner, name: str, revision: Revision, placement: Placement | None = None
+    state: FleetState, owner: Owner, name: str, revision: Revision, placement: Placement | None = None
 ) -> MachineState:
     """The state with which its owner makes a machine of this revision."""
     template = revision.template
     return MachineState(
         name=name,
-        cluster=s.cluster,
-        namespace=s.namespace,
+        cluster=state.cluster,
+        namespace=state.namespace,
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
         spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
         machine_class=revision.machine_class,
-        queue_prefix=s.queue_prefix,
-        timings=s.timings,
+        queue_prefix=state.queue_prefix,
+        timings=state.timings,
         owner=owner,
         revision=revision.counter,
-        template=s.template_of(revision.counter),
+        template=state.template_of(revision.counter),
         placement=placement,
         life=1,
     )

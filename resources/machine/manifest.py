@@ -245,7 +245,7 @@ class Machine(Manifest):
 
 
 class TemplateMachineSpec(MachineSpec):
-    """As in a Machine, but without a providerID: each machine of the pool gets its own."""
+    """The spec of a Machine, but without a providerID: each machine of the pool gets its own."""
 
     class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
     """The MachineClass that the VMs are made from. Another class is a new revision."""

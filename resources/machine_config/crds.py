@@ -70,7 +70,7 @@ COLUMNS: dict[type[ConfigObject], list[dict[str, str]]] = {
         _column("Config", ".status.configuration.name"),
         _column("Updated", _condition("Updated"), words="When all the machines in the pool are updated."),
         _column("Updating", _condition("Updating"), words="When at least one of them is not, and the pool goes on."),
-        _column("Degraded", _condition("Degraded"), words="When the pool cannot go on by itself."),
+        _column("Degraded", _condition("Degraded"), words="When the pool cannot continue on its own."),
         _column("MachineCount", ".status.machineCount", "number"),
         _column("ReadyMachineCount", ".status.readyMachineCount", "number"),
         _column("UpdatedMachineCount", ".status.updatedMachineCount", "number"),

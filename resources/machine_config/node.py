@@ -49,7 +49,7 @@ class DaemonState(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether it cannot go on by itself."""
+        """Whether it cannot continue on its own."""
         return self in (DaemonState.DEGRADED, DaemonState.UNRECONCILABLE)
 
 

@@ -21,22 +21,22 @@ class ConfigCounts(Value):
 
     machines: Count = 0
     updated: Count = 0
-    """With the pool's config as current and desired one, and Ready (seed 004)."""
+    """Those with the pool's config as current and desired one, and Ready (seed 004)."""
     ready: Count = 0
     """Whose Node is Ready (seed 004)."""
     unavailable: Count = 0
-    """That are updating, or not Ready (seed 004)."""
+    """Those that are updating, or not Ready (seed 004)."""
     degraded: Count = 0
-    """That say that they cannot apply their config."""
+    """Those that say that they cannot apply their config."""
     done: Count = 0
     """Whose daemon is done with the pool's config."""
     busy: Count = 0
-    """That take no pods, or are neither finished nor failing (OpenShift's unavailable ones): each takes a place of
-    maxUnavailable."""
+    """Those that take no pods, or are neither finished nor failing (OpenShift's unavailable ones): each takes a place
+    of maxUnavailable."""
     failing: Count = 0
-    """That take pods, and fail with the pool's config: each takes a place too."""
+    """Those that take pods, and fail with the pool's config: each takes a place too."""
     candidates: Count = 0
-    """That could begin with the pool's config."""
+    """Those that could begin with the pool's config."""
 
 
 def _amount(value: Any) -> Any:

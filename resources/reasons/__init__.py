@@ -168,7 +168,7 @@ def _of_a_failed(reason: str, known: Reason, at: Situation) -> str:
     if at.kept and reason != "VMGone":  # without its VM there is nothing to inspect
         return "Inspect the VM, which is kept for that. When you are done: `hostler release {machine}`."
     if at.owner and known.lasting:
-        return f"{cure} Then the next one will not fail like it: {at.owner} replaces this one by itself."
+        return f"{cure} Then the next one will not fail like it: {at.owner} replaces this one on its own."
     if at.owner:
         own = at.owner.startswith(f"{at.page} ")
         when = "this page" if own else f"`hostler describe {at.owner} --cluster {{cluster}}`"
@@ -180,7 +180,7 @@ def _of_a_failed(reason: str, known: Reason, at: Situation) -> str:
 
 
 def nothing_to_do(reason: str) -> bool:
-    """Whether it goes on by itself."""
+    """Whether it continues on its own."""
     known = REASONS.get(reason)
     return known is not None and known.do.startswith("Nothing")
 

@@ -113,7 +113,7 @@ CONTROL_PLANE_WAITS: dict[str, Reason] = {
         see=_SEE,
         by_itself="Nothing, until one is deleted: then it is replaced first, and goes after that.",
         do=f"Delete the machine that is to be replaced : {_ALL} has them.",
-        worry="Never by itself.",
+        worry="Never on its own.",
     ),
     "Inactive": Reason(
         Kind.WAIT,
@@ -124,7 +124,7 @@ CONTROL_PLANE_WAITS: dict[str, Reason] = {
             "Set spec.state to Active and apply it: `hostler apply --dry-run -f FILE --cluster {cluster}` says first "
             "what it would do."
         ),
-        worry="Never by itself.",
+        worry="Never on its own.",
     ),
 }
 CONTROL_PLANE_STEPS: dict[str, Reason] = {

@@ -14,7 +14,7 @@ ETCD_WAITS: dict[str, Reason] = {
         Kind.WAIT,
         "A machine of the control plane is to go, and etcd could not be looked at or changed.",
         see=f"{_SEE} The activity look_at_etcd of the control plane's workflow has the error.",
-        by_itself="Tries again by itself; the machine stays until etcd is seen.",
+        by_itself="Tries again on its own; the machine stays until etcd is seen.",
         do=(
             "Mend what the message says: the certificates and endpoints of clusters.{cluster}.etcd in the settings of "
             "the workers with the role cluster (docs/control-plane.md), or their way to port 2379 of the control "

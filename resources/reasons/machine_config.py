@@ -20,7 +20,7 @@ CONFIG_WAITS: dict[str, Reason] = {
         see=_POOL,
         by_itself="A node that is under way finishes. Nothing else happens until it is resumed.",
         do="When its nodes may change: `hostler rollout resume mcp/{name} --cluster {cluster}`.",
-        worry="Never by itself, but certificates that a config renews grow old meanwhile.",
+        worry="Never on its own, but certificates that a config renews grow old meanwhile.",
     ),
     "ConfigPoolRefused": Reason(
         Kind.WAIT,
@@ -170,7 +170,7 @@ CONFIG_WAITS: dict[str, Reason] = {
         Kind.WAIT,
         "A call for the pool, or for the cluster's machine configs, has failed.",
         see="See {look} for the message; {doctor} says which rights are missing.",
-        by_itself="Tries again, sooner for what passes by itself than for what somebody must correct.",
+        by_itself="Tries again, sooner for what passes on its own than for what somebody must correct.",
         do="Correct what the message names; for a right that is missing: `kubectl apply -f deploy/rbac`.",
         worry="When the message stays the same.",
     ),

@@ -334,7 +334,7 @@ POOL_WAITS: dict[str, Reason] = {
         see="`hostler describe pool {pool}`: the message names that pool and says how it stands.",
         by_itself=(
             "Asks that pool every 5 s, and continues once it is rolled out with the class that rollsAfter names, or "
-            "is gone. What happens there later stops this rollout no more."
+            "is gone. What happens there later no longer stops this rollout."
         ),
         do=(
             "Look at the pool that the message names. If it is to stay as it is, or both wait for each other: "

@@ -39,7 +39,7 @@ class Reason(NamedTuple):
     by_itself: str = ""
     """What Hostler does, and when it tries next."""
     do: str = "Nothing."
-    """What a person can do, in commands that can be copied. It begins with "Nothing" where it goes on by itself, and
+    """What a person can do, in commands that can be copied. It begins with "Nothing" where it continues on its own, and
     then says when that is no longer normal."""
     cure: str = ""
     """What removes the cause, in sentences for which `{cure}` stands in `do`: for a machine that has Failed because of

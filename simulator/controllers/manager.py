@@ -77,7 +77,8 @@ class Controllers:
             self._tasks.append(asyncio.create_task(daemons, name="ConfigDaemons"))
 
     async def _run_config_daemons(self, client: KubeClient, nodes: Informer, settings: DaemonSettings) -> None:
-        """Once the kinds are served: a list of what is not there would be asked for again and again."""
+        """Runs the daemons once the kinds are served: a list of what is not there would be asked for again and
+        again."""
         await serve_kinds(client)
         pools = Informer(client, "machineconfigpools")
         async with asyncio.TaskGroup() as group:

@@ -31,7 +31,7 @@ class Manager:
     subresource: str = ""
 
     def words(self, entry: Obj) -> str:
-        """As upstream names it in a conflict."""
+        """The name that upstream gives it in a conflict."""
         of = f' with subresource "{self.subresource}"' if self.subresource else ""
         if self.operation == "Apply":
             return f'"{self.name}"{of}'
@@ -69,7 +69,7 @@ class Managed:
         self.entries[manager] = {**entry, **({"subresource": manager.subresource} if manager.subresource else {})}
 
     def list(self) -> list[Obj]:
-        """As metadata has it."""
+        """The list as metadata has it."""
         return [{**self.entries[m], "fieldsV1": _nested(paths)} for m, paths in self.paths.items() if paths]
 
 

@@ -47,7 +47,8 @@ class Vm(Protocol):
 
     @property
     def provider_id(self) -> str:
-        """As the cloud's controller manager writes it. No VM of any other cloud has it: its scheme names the cloud."""
+        """The providerID as the cloud's controller manager writes it. No VM of any other cloud has it: its scheme names
+        the cloud."""
 
     @property
     def instance_type(self) -> str: ...
@@ -57,7 +58,7 @@ class Vm(Protocol):
 
     @property
     def user_data(self) -> bytes:
-        """As the VM reads it: decoded."""
+        """The user data as the VM reads it: decoded."""
 
 
 @dataclass(frozen=True)

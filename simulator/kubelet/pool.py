@@ -80,7 +80,7 @@ class Kubelets:
         )
 
     async def start(self) -> None:
-        """To be called before `observe`, in the loop that runs the kubelets."""
+        """Starts it; to be called before `observe`, in the loop that runs the kubelets."""
         self._pool = ConnectionPool()
 
     async def stop(self) -> None:

@@ -75,7 +75,7 @@ def _page(found: Sequence[Finding]) -> list[list[Piece]]:
 
 
 def _summary(found: Sequence[Finding]) -> str:
-    """How many problems and warnings there are, and what waits by itself."""
+    """How many problems and warnings there are, and what waits on its own."""
     from starter.doctor.findings import Level
 
     levels = Counter(f.level for f in found)

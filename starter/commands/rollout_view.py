@@ -71,7 +71,7 @@ def step_line(pool: str, step: Happening) -> str:
 
 
 class RolloutLines:
-    """For pipes and CI. It prints a line when it is news."""
+    """The view for pipes and CI, which prints a line when it is news."""
 
     def __init__(self) -> None:
         self._told = Told()
@@ -120,7 +120,7 @@ def _unwell(machine: MachineSummary, first: MachineTrouble | None) -> str:
 
 
 def stops_at(look: RolloutLook) -> datetime | None:
-    """When it stops by itself; None for one that has stopped."""
+    """When it stops on its own; None for one that has stopped."""
     if look.verdict.stand is not Stand.GOING:
         return None
     state = look.story.listed.state if look.story else None

@@ -20,7 +20,7 @@ both."""
 class Level(StrEnum):
     OK = "ok"
     WAITS = "waits"
-    """Something waits, and goes on by itself."""
+    """Something waits, and continues on its own."""
     WARNING = "warning"
     PROBLEM = "problem"
 

@@ -1,9 +1,8 @@
 """What waits for a person: machines, pools with their rollouts, the control plane, config pools, and classes, each by
 the reason that it gives.
 
-The registry says of each reason whether somebody has to act (`resources.reasons`); what goes on by itself is shown once
-it takes long.
-"""
+The registry says of each reason whether somebody has to act (`resources.reasons`); what continues on its own is shown
+once it takes long."""
 
 from __future__ import annotations
 
@@ -137,7 +136,7 @@ def examine(waits: Sequence[Waiting], told: Collection[Waiting], cluster: str, s
 
 
 def findings(waits: Iterable[Waiting], cluster: str, subject: str, now: datetime) -> list[Finding]:
-    """One finding for each reason of one kind of things, the gravest first; one for all that go on by themselves."""
+    """One finding for each reason of one kind of things, the gravest first; one for all that continue on their own."""
     groups: dict[tuple[str, str, bool], list[Waiting]] = {}
     patient: list[Waiting] = []
     for wait in waits:
@@ -156,7 +155,7 @@ def findings(waits: Iterable[Waiting], cluster: str, subject: str, now: datetime
 def _patient(waits: Sequence[Waiting], subject: str) -> Finding:
     """One line, which the doctor's verdict repeats up to the colon."""
     things = {(w.kind, w.name) for w in waits}
-    word = "waits, by itself" if len(things) == 1 else "wait, by themselves"
+    word = "waits, on its own" if len(things) == 1 else "wait, on their own"
     reasons = ", ".join(few(sorted({w.reason for w in waits})))
     return Finding(subject, Level.WAITS, f"{counted(waits)} {word}: {reasons}")
 

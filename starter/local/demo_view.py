@@ -51,7 +51,7 @@ def waiting(state: MachineState) -> str:
 
 
 class DemoLines:
-    """For pipes and CI. It prints a line when it is news."""
+    """The view for pipes and CI, which prints a line when it is news."""
 
     def __init__(self) -> None:
         self._clock = Stopwatch()

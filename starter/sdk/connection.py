@@ -81,7 +81,7 @@ class Connection:
 
 
 def word(name: str) -> str:
-    """Only a name goes into ids and queries. Raises Refused."""
+    """The text, if it is a name: nothing else goes into ids and queries. Raises Refused."""
     if not names.is_name(name):
         raise Refused(f"{name!r} is not a name: use lower-case letters, digits, '-' and '.'")
     return name

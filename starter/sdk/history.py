@@ -78,8 +78,8 @@ class Story:
         self.tell(time, f"{name.capitalize()}Asked", f"{name} {asked}{extra}{reason}", rank=0)
 
     def sorted(self) -> list[Event]:
-        """In time order; entries of one moment stay in their journal's order. Calls that fail again and again become
-        one line: the journal's, where it says the same, else the first one's."""
+        """The entries in time order; those of one moment stay in their journal's order. Calls that fail again and again
+        become one line: the journal's, where it says the same, else the first one's."""
         lines: list[Event] = []
         ordered = sorted(self.events, key=lambda e: (e.time, self.events[e]))
         for i, event in enumerate(ordered):

@@ -1,4 +1,4 @@
-"""For callers that look again and again: a moment without Temporal does not end them."""
+"""Patience for callers that look again and again: a moment without Temporal does not end them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def test_a_window_is_shown_and_opened(place: Place, machines: Machines) ->
     assert f"daily {window['begin']}-{window['end']} UTC\n" in shown
     assert "next: " in shown
     once = await place.run("rollout", "status", "p1", "--no-watch")
-    assert (once.code, "MaintenanceWindow" in once.out) == (0, True), "it passes by itself"
+    assert (once.code, "MaintenanceWindow" in once.out) == (0, True), "it passes on its own"
     assert "MaintenanceWindow" in (await place.run("tree", "pool", "p1")).ok()
     late = await place.run("rollout", "resume", "p1", "--for", "1h")
     assert (late.code, "--for needs --now" in late.err) == (2, True)

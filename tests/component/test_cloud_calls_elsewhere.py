@@ -1,5 +1,5 @@
 """What a life costs an account of the other clouds, counted in the simulators' journals as test_cloud_calls.py counts
-EC2's. The goal is the same, and what the cloud's API asks for by itself."""
+EC2's. The goal is the same, and what the cloud's API asks for on its own."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ async def test_what_waits_for_a_person_and_what_is_missing(idle: Stack) -> None:
             return await hostler(idle, "doctor", expect=1)
 
         block = f"  problem  {what}; demo-m5-large names it\n           for it wait 1 machine\n           machine m-1, "
-        page = await eventually(shown, lambda page: block in page, "its block: while it tries, it waits by itself")
+        page = await eventually(shown, lambda page: block in page, "its block: while it tries, it waits on its own")
         assert "  ok       nothing else waits for a person" in page, "one problem, told once"
         await handle.terminate()
         await idle.create("m-2")

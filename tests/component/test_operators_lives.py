@@ -106,7 +106,7 @@ async def test_no_wait_of_a_life_is_without_reason_and_words(
             await reason(handle, told)
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
-        assert "Settling" in seen.said  # which passes by itself
+        assert "Settling" in seen.said  # which passes on its own
         machines.stubs.always["look_at_vm"] = VmLook(state="gone")
         for seq, state in enumerate(("stopped", "gone"), 1):
             await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=seq, providerID=VM, state=state))

@@ -123,7 +123,7 @@ async def test_a_hung_account_delays_no_other(temporal: WorkflowEnvironment, dep
         await asyncio.wait_for(hung.result(), 30)
 
 
-# -- by themselves -----------------------------------------------------------------------------------------------------
+# -- on their own -----------------------------------------------------------------------------------------------------
 
 
 def ended(error: BaseException | None = None) -> Future[Any]:

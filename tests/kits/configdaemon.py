@@ -266,7 +266,7 @@ class Referee:
     """Watches every event of the API server's log of Nodes, and judges each that gives a Node another config (I13):
     with it, no more of its pool's Nodes are unavailable than are allowed at that moment.
 
-    What somebody else has made unavailable is no breach by itself, but it leaves less room: nobody may be targeted
+    What somebody else has made unavailable is no breach on its own, but it leaves less room: nobody may be targeted
     where the room is spent. A Node that was unavailable before it was targeted takes no further room.
     """
 

@@ -57,7 +57,7 @@ async def create(kube: KubeTarget, *objects: Obj) -> None:
 
 
 def config(name: str, role: str = "worker", **spec: Any) -> Obj:
-    """A MachineConfig; by itself it writes one file that has its name."""
+    """A MachineConfig; on its own it writes one file that has its name."""
     files = [{"path": f"/etc/{name}", "mode": 0o644, "overwrite": True, "contents": {"source": f"data:,{name}"}}]
     content = {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}, **spec}
     labels = {"machineconfiguration.openshift.io/role": role}

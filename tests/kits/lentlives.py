@@ -71,7 +71,7 @@ class Attendance:
     serving: set[str] = field(default_factory=set)
     ours: list[int] = field(default_factory=list)
     """How many were out of service, with the one concerned, each time that we took one out: it was given a config,
-    cordoned or drained. One that fell silent by itself is not ours, but takes a place."""
+    cordoned or drained. One that fell silent on its own is not ours, but takes a place."""
     most: int = 0
     """The most that were out of service, whoever's doing it was."""
 

@@ -36,8 +36,12 @@ def test_what_is_hot_and_what_has_no_effect() -> None:
     assert rolling_hash("Azure", before) != rolling_hash("Azure", other)
 
 
-@pytest.mark.parametrize("text", map("".join, itertools.product("aA-/.%", repeat=3)))
-def test_a_written_key_stays_as_it_is_and_twins_are_refused(text: str) -> None:
+def test_a_written_key_stays_as_it_is_and_twins_are_refused() -> None:
+    for text in map("".join, itertools.product("aA-/.%", repeat=3)):
+        check_key(text)
+
+
+def check_key(text: str) -> None:
     written = TAG_RULES.key(text)
     assert TAG_RULES.key(written) == written
     assert not set(written) & set("<>%&\\?/")

@@ -99,11 +99,14 @@ def bounded(hint: Any, value: Any, within: Any) -> bool:
     return within is not None and bool(within(found))
 
 
-@pytest.mark.parametrize("model", sorted(models(), key=lambda m: (m.__module__, m.__name__)), ids=lambda m: m.__name__)
-def test_every_field_is_bounded(model: type) -> None:
-    own = model.model_fields if issubclass(model, BaseModel) else model._fields  # type: ignore[attr-defined]
-    hints = {n: h for n, h in typing.get_type_hints(model, include_extras=True).items() if n in own}
-    assert [name for name, hint in hints.items() if takes_too_much(hint)] == []
+def test_every_field_is_bounded() -> None:
+    found, every = [], list(models())
+    assert len(every) > 400
+    for model in every:
+        own = model.model_fields if issubclass(model, BaseModel) else model._fields  # type: ignore[attr-defined]
+        hints = {n: h for n, h in typing.get_type_hints(model, include_extras=True).items() if n in own}
+        found += [f"{model.__name__}.{name}" for name, hint in hints.items() if takes_too_much(hint)]
+    assert found == []
 
 
 def test_one_without_a_bound_is_found() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from planners.control_plane.rehearsal import rehearse
+from planners.control_plane.rehearsal import rehearsed
 from planners.control_plane.view import Host, Observed
 from resources.control_plane.spec import UpdateStrategy
 from resources.fleet.revision import Pace
@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def told(*hosts: Host, **more: Any) -> tuple[list[str], list[str]]:
     """The steps' messages up to their colon, and the reasons of what it ends up waiting for."""
     given = {"replicas": 3, "strategy": UpdateStrategy.ROLLING_UPDATE, "pace": Pace(revision=1), **more}
-    plans = list(rehearse(Observed(hosts=hosts, **given), NOW))
+    plans = list(rehearsed(Observed(hosts=hosts, **given), NOW))
     return [s.message.partition(":")[0] for p in plans for s in p.steps], [w.reason for w in plans[-1].waits]
 
 

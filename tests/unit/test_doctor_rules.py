@@ -127,9 +127,9 @@ def test_what_waits_by_itself_is_counted_and_stands_in_the_verdict() -> None:
     waits = [Waiting("machine", name, "OutOfCapacity", since=NOW) for name in ("m1", "m2")]
     waits += [Waiting("pool", "p1", reason, since=NOW) for reason in ("OutOfCapacity", "SlowStart")]
     found = said(*waits)
-    assert [f.message for f in found] == ["2 machines and 1 pool wait, by themselves: OutOfCapacity, SlowStart"]
-    assert _summary(found) == "All is well; 2 machines and 1 pool wait, by themselves."
-    assert _summary([problem("c", "x"), *said(waits[0])]) == "1 problem; 1 machine waits, by itself."
+    assert [f.message for f in found] == ["2 machines and 1 pool wait, on their own: OutOfCapacity, SlowStart"]
+    assert _summary(found) == "All is well; 2 machines and 1 pool wait, on their own."
+    assert _summary([problem("c", "x"), *said(waits[0])]) == "1 problem; 1 machine waits, on its own."
     assert _summary([ok("c", "x")]) == "All is well."
 
 

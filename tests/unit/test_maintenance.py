@@ -142,7 +142,7 @@ def test_what_is_refused_says_what_to_write() -> None:
 
 
 def test_a_shoots_time_window_is_a_daily_one() -> None:
-    """Gardener's field (spec.maintenance), with what else stands there: that says what Gardener updates by itself."""
+    """Gardener's field (spec.maintenance), with what else stands there: that says what Gardener updates on its own."""
     theirs = {
         "timeWindow": {"begin": "220000+0100", "end": "230030+0100"},
         "autoUpdate": {"kubernetesVersion": True, "machineImageVersion": True},

@@ -412,7 +412,7 @@ def test_each_new_vm_terminated_at_once_costs_a_pool_of_two(
     assert len(w.births) - before <= second
     w.kill = lambda w, m: False  # type: ignore[method-assign]
     w.hour(1.5)
-    assert plan(w.observed, w.spec, w.now).complete, "what was done to it is over, and it comes back by itself"
+    assert plan(w.observed, w.spec, w.now).complete, "what was done to it is over, and it comes back on its own"
 
 
 def test_a_killer_costs_a_rollout_of_one_its_surge() -> None:

@@ -35,7 +35,7 @@ from pools.planner import (
 
 from planners.fleet.steps import Delete
 from planners.pool.preservation import changed, given_back, lowered
-from planners.pool.rehearsal import rehearse
+from planners.pool.rehearsal import rehearsed
 from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.rehearsal import Rehearsal
@@ -331,7 +331,7 @@ def test_whose_slots_are_given_back(members: dict[str, Member], former: int, mos
 def test_they_are_told_once_and_when_they_know_that_they_are_preserved() -> None:
     due = {"k": kept(released=Released.TAKEN), "early": drained(granted=AUTO, released=Released.TAKEN)}
     made = look(pool(0, 3) | due, limited(0))
-    assert (taking(made), deleted(made)) == (["k"], []), "they end by themselves"
+    assert (taking(made), deleted(made)) == (["k"], []), "they end on their own"
     assert made.steps[0].message == "Taking back 1 slot (k): autoPreserveFailedMax was lowered to 0"
     told = {"k": kept(released=Released.TOLD), "early": kept(released=Released.TAKEN)}
     assert taking(look(pool(0, 3) | told, limited(0))) == ["early"]
@@ -413,7 +413,7 @@ def test_an_undo_replaces_one_of_the_template_that_it_goes_back_to(seed: int | N
 
 def test_a_dry_run_foresees_it() -> None:
     members = pool(0, 3) | {"a": drained(PreserveWish.ASKED), "k": kept(released=Released.TAKEN)}
-    plans = list(rehearse(ObservedPool(members, 2), limited(0), EPOCH))
+    plans = list(rehearsed(ObservedPool(members, 2), limited(0), EPOCH))
     told = [s.reason for made in plans for s in made.steps]
     assert told == ["SlotsTaken", "PreservedOnRequest", "ReplicasMissing"]
     assert [w.reason for w in plans[-1].waits] == ["FailedPreserved"]
@@ -456,7 +456,7 @@ def test_a_dry_run_names_the_preserved_machines_that_go_all_the_same() -> None:
 
 def worth(state: PoolState, machine: str) -> str:
     class Pools:
-        async def rehearse(self, _: str, question: PoolQuestion, **__: Any) -> Rehearsal:
+        async def rehearsed(self, _: str, question: PoolQuestion, **__: Any) -> Rehearsal:
             return views.rehearse(state, question, EPOCH)
 
     return asyncio.run(pool_rehearsal.but(cast(Any, Pools()), machine, state.name, cluster="prod"))

@@ -31,7 +31,7 @@ from pools.planner import (
 from planners.fleet.steps import Create, Delete, MarkNodes
 from planners.pool import progress
 from planners.pool.plan import ObservedPool
-from planners.pool.rehearsal import rehearse
+from planners.pool.rehearsal import rehearsed
 from resources.fleet.member import Member, Trouble, Vm
 from resources.machine.priority import priority_of
 from resources.machine.state import Phase
@@ -275,7 +275,7 @@ def test_marks_on_nodes() -> None:
 
 
 def test_a_rehearsal_tells_a_rollout_to_its_end() -> None:
-    plans = list(rehearse(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0), EPOCH))
+    plans = list(rehearsed(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0), EPOCH))
     told = [s.message for p in plans for s in p.steps if not isinstance(s, MarkNodes)]
     floor = "at least 4 (replicas 4 - maxUnavailable 0) needed"
     assert told == [
@@ -288,12 +288,12 @@ def test_a_rehearsal_tells_a_rollout_to_its_end() -> None:
 
 
 def test_a_rehearsal_ends_where_a_person_is_waited_for() -> None:
-    plans = list(rehearse(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0, pauseAfter=1), EPOCH))
+    plans = list(rehearsed(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0, pauseAfter=1), EPOCH))
     assert (plans[-1].complete, {w.reason for w in plans[-1].waits}) == (False, {"Canary"})
 
 
 def test_a_rehearsal_repairs_one_by_one() -> None:
-    plans = list(rehearse(ObservedPool(pool(0, 8) | {"a": asking(1), "b": asking(2)}, 2, pace=FAST), spec(10), EPOCH))
+    plans = list(rehearsed(ObservedPool(pool(0, 8) | {"a": asking(1), "b": asking(2)}, 2, pace=FAST), spec(10), EPOCH))
     assert [granted(p) for p in plans if granted(p)] == [["b"], ["a"]]
     assert plans[-1].complete
 

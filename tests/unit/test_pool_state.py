@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pools.planner import EPOCH, TEMPLATE, member, spec, wanted
 
-from planners.fleet.revisions import Revised, Wanted, revise, undo
+from planners.fleet.revisions import Revised, Wanted, revise, wanted_by_undo
 from planners.machine.hot_update import compare, rolling_hash
 from resources.converter import data_converter
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
@@ -275,7 +275,7 @@ def test_of_a_provider_without_a_model_every_field_counts() -> None:
 def test_going_back_gives_the_old_machines_the_new_number() -> None:
     made = change(change(None, wanted(1)), wanted(2))
     mixed = Revised(made.revisions, {"old": member(1), "new": member(2)}, True)
-    back = change(mixed, undo(mixed.revisions))
+    back = change(mixed, wanted_by_undo(mixed.revisions))
     assert (counters(back), back.revisions[-1].reason) == ([2, 3], "back to revision 1")
     assert {n: m.revision for n, m in back.members.items()} == {"old": 3, "new": 2}
 
@@ -283,7 +283,7 @@ def test_going_back_gives_the_old_machines_the_new_number() -> None:
 def test_an_edit_of_a_class_in_place_can_be_undone() -> None:
     """The revision has the class as it was."""
     made = change(change(None, wanted(1)), wanted(2))
-    assert undo(made.revisions).machine_class == wanted(1).machine_class
+    assert wanted_by_undo(made.revisions).machine_class == wanted(1).machine_class
 
 
 def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
@@ -305,7 +305,7 @@ def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
 )
 def test_where_there_is_no_way_back(images: tuple[int, ...], to: int | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        undo([revision(i) for i in images], to)
+        wanted_by_undo([revision(i) for i in images], to)
 
 
 def test_a_snapshot_without_a_provider_model_has_a_hash() -> None:

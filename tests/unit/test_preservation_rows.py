@@ -175,7 +175,7 @@ FAILING: Rows = [
     ("design: no VM, of no pool", machine(F, vm_present=False, own=own(), in_pool=False), STAY),
     ("design: of no pool, when-failed", machine(F, own=own("when-failed"), in_pool=False), begins()),
     ("design: of no pool, now on the Node", machine(F, node="now", in_pool=False), begins()),
-    ("design: of no pool nothing is preserved by itself", machine(F, in_pool=False), STAY),
+    ("design: of no pool nothing is preserved on its own", machine(F, in_pool=False), STAY),
     ("design: of no pool, a stray grant", machine(F, in_pool=False, granted=AUTO), STAY),
     ("design: of no pool, false", machine(F, own=own("false"), in_pool=False), STAY),
     (

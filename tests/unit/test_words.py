@@ -1,4 +1,4 @@
-"""Times and errors are said in one way: nothing formats a time by itself, and an error without words has a name."""
+"""Times and errors are said in one way: nothing formats a time on its own, and an error without words has a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person holds up in all pools of a cluster: a pause stops everything they do by themselves, repairs too; a
+"""What a person holds up in all pools of a cluster: a pause stops everything they do on their own, repairs too; a
 freeze stops what nobody waits for, rollouts and hot updates."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.words import by_whom
 
 FREEZE = "freeze"
-"""The deadline at which a freeze ends by itself. Pools have it with the news, and wait for nobody."""
+"""The deadline at which a freeze ends on its own. Pools have it with the news, and wait for nobody."""
 
 
 def pause(cluster: Watches, intent: Intent) -> str:

@@ -62,7 +62,7 @@ def _some(names: Collection[str], number: int, kind: str) -> str:
 
 
 def gap_words(ended: Ended, now: datetime) -> str:
-    """Since when nobody watched the cluster, and what that means now."""
+    """The time since which nobody has watched the cluster, and what that means now."""
     at = f" at {utc(ended.time)}" if ended.time else ""
     after = f" after {format_duration(whole_seconds(now - ended.time))}" if ended.time else ""
     words = f"somebody ended the workflow{at} ({ended.how}); it runs again{after}"

@@ -19,31 +19,31 @@ LINES = 10
 """How many lines of the journal the page shows."""
 
 
-def details(s: ControlPlaneState, seen: Observed) -> Markdown:
-    lines = [heading(f"Control plane of {s.cluster}, revision {s.revision}")]
-    if s.parked:
-        lines.append(join(strong("Parked"), f": {s.parked}"))
-        lines.append(join("Once a fixed worker runs: ", code(f"hostler renew controlplane --cluster {s.cluster}")))
-    lines.append(items(_facts(s, seen)))
+def details(state: ControlPlaneState, seen: Observed) -> Markdown:
+    lines = [heading(f"Control plane of {state.cluster}, revision {state.revision}")]
+    if state.parked:
+        lines.append(join(strong("Parked"), f": {state.parked}"))
+        lines.append(join("Once a fixed worker runs: ", code(f"hostler renew controlplane --cluster {state.cluster}")))
+    lines.append(items(_facts(state, seen)))
     lines.append(items(join(strong(f"Index {index}"), f": {_index(seen, index)}") for index in seen.indexes))
-    lines += refused(s, "controlplane")
-    if s.waits:
-        waits = [join(strong(w.reason), f" since {utc(w.since)}: {w.message}") for w in s.waits]
-        steps = dict.fromkeys(next_step(w.reason, s.cluster, s.name, kind="controlplane") for w in s.waits)
+    lines += refused(state, "controlplane")
+    if state.waits:
+        waits = [join(strong(w.reason), f" since {utc(w.since)}: {w.message}") for w in state.waits]
+        steps = dict.fromkeys(next_step(w.reason, state.cluster, state.name, kind="controlplane") for w in state.waits)
         lines += [plain("Waits:"), items(waits), plain("What can be done:"), items(map(prose, steps))]
-    story = [f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
+    story = [f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(state.journal[-LINES:])]
     return page(*lines, "Last:", items(story))
 
 
-def _facts(s: ControlPlaneState, seen: Observed) -> list[str | Markdown]:
+def _facts(state: ControlPlaneState, seen: Observed) -> list[str | Markdown]:
     count = status(seen)
     facts: list[str | Markdown] = [
         f"{seen.strategy}; {count.ready} of {seen.replicas} ready, {count.updated} up to date; a quorum is "
         f"{seen.quorum}, and {seen.serving} serve"
     ]
-    if s.deleted:
+    if state.deleted:
         facts.append(join(strong("It is being deleted"), ", and its machines stay"))
-    if s.spec.state is State.INACTIVE:
+    if state.spec.state is State.INACTIVE:
         facts.append(join(strong("Inactive"), ": it only looks on"))
     facts += [f"{c.type}: {c.status}, {c.reason}{f': {c.message}' if c.message else ''}" for c in count.conditions]
     return facts

@@ -13,8 +13,7 @@ from workflows.fleet import revise
 with workflow.unsafe.imports_passed_through():
     from planners.control_plane.holding import without_hold
     from planners.fleet import pace
-    from planners.fleet.revisions import Wanted
-    from planners.fleet.revisions import undo as wanted_by_undo
+    from planners.fleet.revisions import Wanted, wanted_by_undo
     from planners.words import named, some
     from resources.control_plane.intents import ApplyControlPlane
     from resources.control_plane.spec import ControlPlaneSpec, State, hold_of, refusals

@@ -14,8 +14,8 @@ with workflow.unsafe.imports_passed_through():
     from planners.control_plane.alike import SetWanted
     from planners.control_plane.holding import with_hold
     from planners.control_plane.observe import observe
-    from planners.control_plane.rehearsal import rehearse as rehearsed
-    from planners.fleet.revisions import Wanted, revise, undo
+    from planners.control_plane.rehearsal import rehearsed
+    from planners.fleet.revisions import Wanted, revise, wanted_by_undo
     from resources.control_plane.spec import ControlPlaneSpec, State, refusals
     from resources.control_plane.state import ControlPlaneState
     from resources.control_plane.summary import ControlPlaneQuestion
@@ -23,23 +23,23 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.manifest import Hook, MachineTemplate
 
 
-def rehearse(s: ControlPlaneState, question: ControlPlaneQuestion, hold: Hook, now: datetime) -> Rehearsal:
+def rehearse(state: ControlPlaneState, question: ControlPlaneQuestion, hold: Hook, now: datetime) -> Rehearsal:
     """Rehearses a change by the planner that acts. `hold`: that of its machines."""
-    spec = question.spec or s.spec
-    if words := refusals(s.spec, spec):
+    spec = question.spec or state.spec
+    if words := refusals(state.spec, spec):
         return Rehearsal(refused="; ".join(words))
-    if strangers := sorted(set(question.delete) - set(s.members)):
+    if strangers := sorted(set(question.delete) - set(state.members)):
         return Rehearsal(refused=f"the control plane has no machine {', '.join(strangers)}")
     try:
-        wanted = _wanted(s, spec, question, hold)
+        wanted = _wanted(state, spec, question, hold)
     except ValueError as e:
         return Rehearsal(refused=str(e))
-    then, hot, rolls = s.model_copy(update={"spec": spec}), 0, False
+    then, hot, rolls = state.model_copy(update={"spec": spec}), 0, False
     if wanted is not None:
-        revised = revise(s.revisions, s.members, wanted, HISTORY, now)
+        revised = revise(state.revisions, state.members, wanted, HISTORY, now)
         then.revisions, then.members, rolls = list(revised.revisions), dict(revised.members), revised.rolls
-        if but_class(wanted.template) != but_class(s.revisions[-1].template):
-            hot = sum(not m.leaving for m in s.members.values())
+        if but_class(wanted.template) != but_class(state.revisions[-1].template):
+            hot = sum(not m.leaving for m in state.members.values())
     there = observe(then, now)
     hosts = [replace(h, leaving=True, held=True) if h.name in question.delete else h for h in there.hosts]
     there = replace(there, hosts=tuple(hosts), paused="" if question.resume else there.paused)
@@ -55,16 +55,18 @@ def rehearse(s: ControlPlaneState, question: ControlPlaneQuestion, hold: Hook, n
     )
 
 
-def _wanted(s: ControlPlaneState, spec: ControlPlaneSpec, question: ControlPlaneQuestion, hold: Hook) -> Wanted | None:
+def _wanted(
+    state: ControlPlaneState, spec: ControlPlaneSpec, question: ControlPlaneQuestion, hold: Hook
+) -> Wanted | None:
     """What new machines would be made from, where that changes. Raises ValueError for an undo that is impossible."""
-    if not s.revisions:
+    if not state.revisions:
         return None
-    newest, domains = s.revisions[-1], spec.failure_domains
+    newest, domains = state.revisions[-1], spec.failure_domains
     if question.undo:
-        return SetWanted(**{**vars(undo(s.revisions, question.to)), "domains": domains})
+        return SetWanted(**{**vars(wanted_by_undo(state.revisions, question.to)), "domains": domains})
     template = _held(spec, hold) if question.spec is not None else newest.template
     kept = SetWanted(template, newest.machine_class, newest.restart, domains=domains)
-    given, known = question.machine_class, s.machine_class or newest.machine_class
+    given, known = question.machine_class, state.machine_class or newest.machine_class
     if given is None or SetWanted(template, given, newest.restart, domains=domains).made_like(known):
         return kept
     return SetWanted(template, given, newest.restart, domains=domains)

@@ -285,7 +285,7 @@ class FleetEntity(SignallingEntity):
         return FleetWait(reason="PoolCallFailed", message=words, since=since)
 
     def since(self, reason: str) -> datetime:
-        """Since when it has waited for this; now, if it has not."""
+        """The time since which it has waited for this; now, if it has not."""
         return next((w.since for w in self.s.waits if w.reason == reason), workflow.now())
 
     def waits_for(self, reason: str, message: str) -> None:
@@ -313,7 +313,7 @@ class FleetEntity(SignallingEntity):
 
     @property
     def messages_most(self) -> int:
-        """After how many messages a new run begins."""
+        """The number of messages after which a new run begins."""
         return RENEW_AFTER
 
     @property

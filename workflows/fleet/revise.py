@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 def want(fleet: FleetEntity, wanted: Wanted) -> Change:
-    """From now on, machines are to be made from this."""
+    """Machines are to be made from this from now on."""
     state, now = fleet.s, workflow.now()
     former = state.revisions[-1] if state.revisions else None
     compared, needed = fleet.comparing(wanted), fleet.needed

@@ -150,17 +150,17 @@ async def repair(machine: MachineEntity) -> None:
         state.deletion = Deletion(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
 
 
-async def introduce(m: MachineEntity) -> None:
+async def introduce(machine: MachineEntity) -> None:
     """Lets an adopted machine ask for its Node itself: the watch only tells changes, and only to those who were there
     before."""
-    while m.s.node is None and not m.leaving:
-        seen = await look(m)
+    while machine.s.node is None and not machine.leaving:
+        seen = await look(machine)
         if seen is None:
             return
         if isinstance(seen.node, Failure):
-            await m.back_off(seen.node)
+            await machine.back_off(seen.node)
             continue
-        take_node(m, seen.node.node)
+        take_node(machine, seen.node.node)
         return
 
 

@@ -121,19 +121,19 @@ async def _try(machine: MachineEntity) -> Retry | None:
     return None
 
 
-async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
+async def _heed(machine: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
     """Waits until the call is answered or a deletion is requested. The deletion shows at once, so that no later try of
     the call, which first asks how the machine stands (activities/temporal/records.py), makes a VM that nobody wants."""
 
     def leaves() -> bool:
-        asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
+        asked = machine.s.deletion is not None and machine.status.phase != Phase.TERMINATING
         return asked and workflow.patched(HEEDED)
 
-    await m.until(lambda: handle.done() or leaves(), "creation")
-    m.failed_at_deadline()
-    await m.beside(lambda: handle.done() or leaves())
+    await machine.until(lambda: handle.done() or leaves(), "creation")
+    machine.failed_at_deadline()
+    await machine.beside(lambda: handle.done() or leaves())
     if not handle.done():
-        terminate.begin(m)
+        terminate.begin(machine)
 
 
 def _remember(m: MachineEntity, former: Attempt | None) -> None:

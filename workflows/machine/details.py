@@ -54,9 +54,9 @@ def details(state: MachineState) -> Markdown:
     return page(*lines, items(join(f"{what}: ", value) for what, value in facts if value))
 
 
-def _condition(s: MachineState, c: Condition) -> Markdown:
+def _condition(state: MachineState, c: Condition) -> Markdown:
     """A condition, without what already stands above as the wait."""
-    waiting = s.status.waiting_for
+    waiting = state.status.waiting_for
     above = waiting is not None and waiting.message == c.message
     if above and waiting is not None and waiting.reason == c.reason:
         return Markdown()
@@ -65,7 +65,7 @@ def _condition(s: MachineState, c: Condition) -> Markdown:
     words = ": ".join(said).rstrip(".")
     if nothing_to_do(c.reason) or (above and c.type == "Failed"):  # the cause above has the advice
         return plain(words)
-    return join(words, ". What can be done: ", prose(step(s, c.reason)))
+    return join(words, ". What can be done: ", prose(step(state, c.reason)))
 
 
 def _became(resource: ResourceUpdate) -> str:

@@ -40,23 +40,23 @@ with workflow.unsafe.imports_passed_through():
 UPDATES_RENEW = "updates-renew"
 
 
-def keep_up(m: MachineEntity, renews: bool = False) -> None:
+def keep_up(machine: MachineEntity, renews: bool = False) -> None:
     """Takes the answer of the update that is over, and begins the one that is due, without waiting for either: the
     machine is judged meanwhile as always.
 
     `renews`: the caller ends a run whose end is wanted, and that comes before the next update: where each is followed
     by another one, it would never come.
     """
-    if m.updating is not None and m.updating.handle.done():
-        now, m.updating = m.updating, None
-        _end(m, now)
-    if m.updating is not None:
+    if machine.updating is not None and machine.updating.handle.done():
+        now, machine.updating = machine.updating, None
+        _end(machine, now)
+    if machine.updating is not None:
         return
-    if _due(m):
-        if not _next_runs(m, renews):
-            _begin(m)
-    elif m.status.update_trouble and m.status.update_trouble.next_try and m.s.deletion is None:
-        m.deadlines["update"] = m.status.update_trouble.next_try  # a phase that ends clears the table
+    if _due(machine):
+        if not _next_runs(machine, renews):
+            _begin(machine)
+    elif machine.status.update_trouble and machine.status.update_trouble.next_try and machine.s.deletion is None:
+        machine.deadlines["update"] = machine.status.update_trouble.next_try  # a phase that ends clears the table
 
 
 def calls(m: MachineEntity, renews: bool = False) -> bool:
@@ -261,14 +261,14 @@ def _operation(m: MachineEntity, state: OperationState, words: str, code: Code |
 
 
 def _trouble(
-    m: MachineEntity,
+    machine: MachineEntity,
     reason: str,
     message: str,
     next_try: datetime | None,
     resources: Iterable[ResourceUpdate] = (),
 ) -> None:
-    former, now = m.status.update_trouble, workflow.now()
-    m.status.update_trouble = UpdateTrouble(
+    former, now = machine.status.update_trouble, workflow.now()
+    machine.status.update_trouble = UpdateTrouble(
         reason=reason,
         message=message,
         since=former.since if former and former.reason == reason else now,

@@ -1,5 +1,5 @@
-"""From a VM to a node that takes work: it joins, gets its template, becomes Ready, and loses the instance-not-ready
-taint."""
+"""The way from a VM to a node that takes work: it joins, gets its template, becomes Ready, and loses the
+instance-not-ready taint."""
 
 from __future__ import annotations
 

@@ -106,19 +106,19 @@ def take_node(machine: MachineEntity, facts: NodeFacts) -> None:
         machine.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
 
 
-def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:
+def _twins(machine: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:
     """Notes Nodes with the same providerID. A kubelet that has registered under another hostname leaves its former
     Node; or two VMs share a providerID. For a machine that does not know its VM yet, nobody can say that they are its
     own."""
-    if not (facts.exists and facts.twins and m.status.provider_id):
-        m.drop_condition("DuplicateNode")
+    if not (facts.exists and facts.twins and machine.status.provider_id):
+        machine.drop_condition("DuplicateNode")
         return
     others = " and ".join(facts.twins)
     words = f"nodes {facts.name} and {others} have the providerID of this machine's VM; {facts.name} counts"
-    m.condition("DuplicateNode", "DuplicateNode", words)
+    machine.condition("DuplicateNode", "DuplicateNode", words)
     if former is None or (former.name, former.twins) != (facts.name, facts.twins):
-        m.note("DuplicateNode", words)
-        m.tell()
+        machine.note("DuplicateNode", words)
+        machine.tell()
 
 
 def _writable(m: MachineEntity, facts: NodeFacts) -> None:
@@ -141,20 +141,20 @@ def must_ask(m: MachineEntity, vm_state: str) -> bool:
     return m.s.owner is not None and not m.s.permitted and vm_state != "gone"
 
 
-def ask(m: MachineEntity, found: str) -> None:
+def ask(machine: MachineEntity, found: str) -> None:
     """Asks for the permit. The machine stays Unknown until the pool gives it, and looks again from time to time
     whether it still has to ask. The first of the two looks is kept: the fresh look that follows the permit is then the
     second."""
-    s = m.s
+    s = machine.s
     again = later(workflow.now(), max(s.spec.health_timeout, s.timings.confirm))
-    m.deadlines["confirm"] = again
+    machine.deadlines["confirm"] = again
     if not s.asks_permit:
         s.asks_permit = True
-        words = _asking(m, found)
-        m.note("RepairPermit", words)
-        m.tell()
-        m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, words)
-    wait_for_permit(m, found)
+        words = _asking(machine, found)
+        machine.note("RepairPermit", words)
+        machine.tell()
+        machine.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, words)
+    wait_for_permit(machine, found)
 
 
 def wait_for_permit(m: MachineEntity, found: str) -> None:

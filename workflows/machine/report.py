@@ -23,19 +23,19 @@ NO_VM = "VMGone"
 """The reason of an update that will never happen: a Failed machine has lost its VM."""
 
 
-def differs(m: MachineEntity) -> bool:
+def differs(machine: MachineEntity) -> bool:
     """Whether the VM carries, or may carry, other values of updatable fields than its class has. Waits ask this, so it
     is computed once for two specs."""
-    applied = m.status.last_applied_provider_spec
-    if applied is None or m.s.attempted_specs:
+    applied = machine.status.last_applied_provider_spec
+    if applied is None or machine.s.attempted_specs:
         return applied is not None
-    wanted = m.snapshot
+    wanted = machine.snapshot
     if applied.provider_spec == wanted.provider_spec:
         return False
-    if m.compared is None or m.compared[0] is not applied or m.compared[1] is not wanted:
+    if machine.compared is None or machine.compared[0] is not applied or machine.compared[1] is not wanted:
         found = compare(wanted.provider, applied.provider_spec, wanted.provider_spec)
-        m.compared = applied, wanted, bool(found.hot)
-    return m.compared[2]
+        machine.compared = applied, wanted, bool(found.hot)
+    return machine.compared[2]
 
 
 def fields_of(paths: Iterable[str]) -> str:

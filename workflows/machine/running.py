@@ -165,22 +165,22 @@ async def fail(machine: MachineEntity) -> None:
         await _next(machine)
 
 
-async def _next(m: MachineEntity) -> None:
+async def _next(machine: MachineEntity) -> None:
     """Waits for news. This is the safe point of a machine that lives: no effect is in flight."""
-    report(m)
-    seen = _what_counts(m)
-    await m.until(
+    report(machine)
+    seen = _what_counts(machine)
+    await machine.until(
         lambda: (
-            _what_counts(m) != seen
-            or hot_update.calls(m, renews=True)
-            or claim.calls(m)
-            or preserve.calls(m)
-            or m.renewal_due
+            _what_counts(machine) != seen
+            or hot_update.calls(machine, renews=True)
+            or claim.calls(machine)
+            or preserve.calls(machine)
+            or machine.renewal_due
         ),
         *("settle", "confirm", "update", "claim", *PRESERVATION_TIMES),
     )
-    if m.s.deletion is None:
-        await m.renew_if_due()
+    if machine.s.deletion is None:
+        await machine.renew_if_due()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:

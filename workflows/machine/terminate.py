@@ -48,47 +48,53 @@ def begin(m: MachineEntity) -> None:
     m.enter(Phase.TERMINATING, "Terminating", f"deletion was requested{by}{then}")
 
 
-async def drain(m: MachineEntity) -> None:
+async def drain(machine: MachineEntity) -> None:
     """Evicts until the deadline, which is absolute; then, or when an operator insists, comes the force pass.
 
     A machine that Failed is drained at once, while Failed; a deletion that comes meanwhile continues the same drain.
     """
-    s = m.s
-    begin(m)
+    s = machine.s
+    begin(machine)
     if s.look_again and s.deletion is not None and workflow.patched("look-again"):
-        await _look_again(m)
-    if s.drained or not s.joined or m.status.node_name is None:
+        await _look_again(machine)
+    if s.drained or not s.joined or machine.status.node_name is None:
         return
     # A drain that has begun is not held by a hook that came later.
-    held = s.drain_began is None and await hooks.hold(m, HookKind.PRE_DRAIN, partial(begin, m), partial(_pass, m))
-    if not m.leaving:
+    held = s.drain_began is None and await hooks.hold(
+        machine, HookKind.PRE_DRAIN, partial(begin, machine), partial(_pass, machine)
+    )
+    if not machine.leaving:
         return  # well again while a hook held it
-    if preserve.uncordons(m):
-        m.waiting("Draining", f"waiting for a call that uncordons node {m.status.node_name}")
-        await _pass(m, lambda: not preserve.uncordons(m) or m.s.deletion is not None)
+    if preserve.uncordons(machine):
+        machine.waiting("Draining", f"waiting for a call that uncordons node {machine.status.node_name}")
+        await _pass(machine, lambda: not preserve.uncordons(machine) or machine.s.deletion is not None)
     s.drain_began = s.drain_began or (s.deletion.time if s.deletion and not held else workflow.now())
-    m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
+    machine.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {machine.status.node_name}")
     gentle = False
     while not s.drained:
-        begin(m)
+        begin(machine)
         deadline = later(s.drain_began, s.spec.drain_timeout)
-        force = _insisted(m) or workflow.now() >= deadline
+        force = _insisted(machine) or workflow.now() >= deadline
         if not force:
-            m.deadlines["drain"], gentle = deadline, True
+            machine.deadlines["drain"], gentle = deadline, True
         else:
-            m.deadlines.pop("drain", None)
+            machine.deadlines.pop("drain", None)
             if gentle:
-                m.note("DrainForced", "force was requested" if _insisted(m) else "the drain deadline has passed")
+                machine.note(
+                    "DrainForced", "force was requested" if _insisted(machine) else "the drain deadline has passed"
+                )
             gentle = False
-        handle = _start_drain(m, force)
-        await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
+        handle = _start_drain(machine, force)
+        await _pass(machine, partial(_over_or_asked, machine, handle, force, _seen(machine)))
         if handle.done():
-            await _end_of_pass(m, handle, force)
+            await _end_of_pass(machine, handle, force)
         else:
-            m.drop(handle)  # the next pass continues with force, or in Terminating; one still under way does no harm
-            if m.overlong:
-                await m.renew()
-    m.deadlines.clear()
+            machine.drop(
+                handle
+            )  # the next pass continues with force, or in Terminating; one still under way does no harm
+            if machine.overlong:
+                await machine.renew()
+    machine.deadlines.clear()
 
 
 async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
@@ -130,43 +136,43 @@ def _over_or_asked(
     return handle.done() or asked or (not force and _insisted(m)) or _seen(m) != seen or m.overlong
 
 
-async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
+async def _end_of_pass(machine: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
     try:
-        _drained(m, await handle)
+        _drained(machine, await handle)
     except ActivityError as e:
         failure = failure_of(e)
         words = failure.words
-        m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
-        if force and (_insisted(m) or failure.info.error_class not in PASSING):
+        machine.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
+        if force and (_insisted(machine) or failure.info.error_class not in PASSING):
             # The promise to the pods ends at the deadline (MCM D12, D14): an API server that refuses the force pass for
             # good must not keep the machine. One out of reach does, until somebody insists: what runs there is not
             # known.
-            m.s.drained, m.s.trouble = True, None
-            m.note("DrainFailed", f"the forced drain failed, and the deletion continues without it: {words}")
+            machine.s.drained, machine.s.trouble = True, None
+            machine.note("DrainFailed", f"the forced drain failed, and the deletion continues without it: {words}")
         else:
-            await m.back_off(failure, unless=lambda: m.due("drain") or (_insisted(m) and not force))
+            await machine.back_off(failure, unless=lambda: machine.due("drain") or (_insisted(machine) and not force))
 
 
-async def _look_again(m: MachineEntity) -> None:
+async def _look_again(machine: MachineEntity) -> None:
     """Looks at the Node again: it was drained while Failed, or before a hook held the machine for long. Before the VM
     goes, the volumes that are left are waited for; and somebody may have given it work since, which is evicted like any
     other. It was drained: a cluster that cannot be asked now holds nothing up."""
-    s = m.s
+    s = machine.s
     while s.look_again:
-        force = _insisted(m)
-        handle = _start_drain(m, force, again=True)
-        await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
+        force = _insisted(machine)
+        handle = _start_drain(machine, force, again=True)
+        await _pass(machine, partial(_over_or_asked, machine, handle, force, _seen(machine)))
         if not handle.done():
-            m.drop(handle)
-            if m.overlong:
-                await m.renew()
+            machine.drop(handle)
+            if machine.overlong:
+                await machine.renew()
             continue
         s.look_again = False
         try:
             output = await handle
         except ActivityError as e:
             words = failure_of(e).words
-            m.note(
+            machine.note(
                 "DrainFailed",
                 "the last look at the Node before the VM's deletion failed, and the deletion continues without it: "
                 f"{words}",
@@ -175,9 +181,9 @@ async def _look_again(m: MachineEntity) -> None:
         if output.uncordoned:
             s.drained, s.drain_began = False, workflow.now()
             words = "was uncordoned after it was drained; it is drained again"
-            m.note("Draining", f"node {m.status.node_name} {words}")
+            machine.note("Draining", f"node {machine.status.node_name} {words}")
         elif output.left:
-            m.note("Drained", f"node {m.status.node_name} was drained; {_not_waited_for(output.left)}")
+            machine.note("Drained", f"node {machine.status.node_name} was drained; {_not_waited_for(output.left)}")
 
 
 def _dead(m: MachineEntity) -> bool:
@@ -185,31 +191,31 @@ def _dead(m: MachineEntity) -> bool:
     return m.s.vm is not None and m.s.vm.state not in WELL
 
 
-def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow.ActivityHandle[DrainOutput]:
-    s = m.s
-    assert m.status.node_name is not None
-    deadline = m.deadlines.get("drain")
+def _start_drain(machine: MachineEntity, force: bool, again: bool = False) -> workflow.ActivityHandle[DrainOutput]:
+    s = machine.s
+    assert machine.status.node_name is not None
+    deadline = machine.deadlines.get("drain")
     words = f", force at {utc(deadline)}" if deadline else ""
     what = "checked once more before its VM is deleted" if again else f"being drained{' with force' if force else ''}"
-    m.waiting("Draining", f"node {m.status.node_name} is {what}{words}")
-    return m.start(
+    machine.waiting("Draining", f"node {machine.status.node_name} is {what}{words}")
+    return machine.start(
         DrainActivities.drain_node,
         DrainInput(
-            machine=m.ref,
-            node_name=m.status.node_name,
-            provider_id=m.status.provider_id,
+            machine=machine.ref,
+            node_name=machine.status.node_name,
+            provider_id=machine.status.provider_id,
             node_uid=s.joined_uid or "",
             force=force,
-            dead=_dead(m),
+            dead=_dead(machine),
             since=s.drain_began,
             again=again,
-            story=m.journal[-1:],
+            story=machine.journal[-1:],
             deadline=deadline,
             keep=s.deletion is None,
             poll=s.timings.poll,
         ),
         queue=drain_queue(s.cluster, s.queue_prefix),
-        summary=f"{'force-drain' if force else 'drain'} {m.status.node_name}",
+        summary=f"{'force-drain' if force else 'drain'} {machine.status.node_name}",
         polls=True,
     )
 
@@ -236,66 +242,68 @@ def _another_class(m: MachineEntity, tried: ClassSnapshot) -> bool:
     return m.snapshot != tried
 
 
-async def delete(m: MachineEntity) -> None:
+async def delete(machine: MachineEntity) -> None:
     """Deletes until the cloud has confirmed that the VM, its disks and its NICs are gone."""
-    s = m.s
+    s = machine.s
     if s.attempt is None:
         s.vm_gone = True  # nothing was ever requested
     if not s.vm_gone:
-        held = await hooks.hold(m, HookKind.PRE_TERMINATE, partial(begin, m), partial(_pass, m))
+        held = await hooks.hold(machine, HookKind.PRE_TERMINATE, partial(begin, machine), partial(_pass, machine))
         if held and s.drained:
             s.look_again = True
-            await drain(m)
-    m.deleting = True
+            await drain(machine)
+    machine.deleting = True
     while not s.vm_gone:
-        report(m)
-        tried = m.snapshot
-        what = m.status.provider_id or f"everything tagged with uid {s.uid}"
-        if m.s.trouble is None:  # else what is in the way remains readable
-            m.waiting("DeletingVM", f"{what} is being deleted, until the cloud confirms that it is gone")
-        m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
-        handle = m.start(
+        report(machine)
+        tried = machine.snapshot
+        what = machine.status.provider_id or f"everything tagged with uid {s.uid}"
+        if machine.s.trouble is None:  # else what is in the way remains readable
+            machine.waiting("DeletingVM", f"{what} is being deleted, until the cloud confirms that it is gone")
+        machine.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
+        handle = machine.start(
             MachineActivities.delete_machine,
-            DeleteInput(target=m.target(), asked=s.asked),
-            queue=m.cloud,
+            DeleteInput(target=machine.target(), asked=s.asked),
+            queue=machine.cloud,
             summary="delete the VM until it is gone",
             polls=True,
             urgency=Urgency.DELETE,
         )
         try:
-            output = await m.polled(handle)
+            output = await machine.polled(handle)
         except ActivityError as e:
             failure = failure_of(e)
-            m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
-            there = m.status.provider_id is not None
-            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(m), vm=there)
-            await m.back_off(failure, unless=partial(_another_class, m, tried), way_out=way)
+            machine.operation(
+                OperationType.DELETE, OperationState.FAILED, machine.words_of_cloud(failure), failure.info.code
+            )
+            there = machine.status.provider_id is not None
+            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(machine), vm=there)
+            await machine.back_off(failure, unless=partial(_another_class, machine, tried), way_out=way)
             continue
-        s.vm_gone, m.deleting = True, False
+        s.vm_gone, machine.deleting = True, False
         s.vms = output.vms
-        m.status.kept = output.kept
+        machine.status.kept = output.kept
         kept = f"; kept, because the spec says so: {', '.join(output.kept)}" if output.kept else ""
-        m.note("VMDeleted", f"{what} is gone{kept}")
+        machine.note("VMDeleted", f"{what} is gone{kept}")
 
 
-async def forget(m: MachineEntity) -> None:
+async def forget(machine: MachineEntity) -> None:
     """Removes the Node, the tokens, and the cluster's memory of the VM: last, so that nothing is forgotten that still
     lives."""
-    s = m.s
+    s = machine.s
     if s.attempt is None:
         return
     # A report that comes after the farewell would make the machine a user again.
-    await m.until(lambda: not m.in_flight or _abandons(m), NEVER)
+    await machine.until(lambda: not machine.in_flight or _abandons(machine), NEVER)
     while True:
-        if m.s.trouble is None:
-            m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
-        handle = m.start(
+        if machine.s.trouble is None:
+            machine.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
+        handle = machine.start(
             NodeActivities.forget_machine,
             ForgetInput(
-                machine=m.ref,
-                node_name=m.status.node_name,
+                machine=machine.ref,
+                node_name=machine.status.node_name,
                 node_uid=s.joined_uid or "",
-                provider_id=m.status.provider_id,
+                provider_id=machine.status.provider_id,
                 vms=s.vms,
                 former=s.former_vms,
                 attempts=s.attempt.number,
@@ -305,26 +313,26 @@ async def forget(m: MachineEntity) -> None:
             summary="remove the Node and the tokens",
         )
         try:
-            if await _in_time(m, handle):
-                _forgotten(m, await m.answer(handle))
+            if await _in_time(machine, handle):
+                _forgotten(machine, await machine.answer(handle))
             else:
-                await _abandon(m, "the cluster did not answer")
+                await _abandon(machine, "the cluster did not answer")
             break
         except ActivityError as e:
             failure = failure_of(e)
             words = failure.words
-            m.operation(OperationType.DELETE, OperationState.FAILED, words, failure.info.code)
-            if _abandons(m):
-                await _abandon(m, words)
+            machine.operation(OperationType.DELETE, OperationState.FAILED, words, failure.info.code)
+            if _abandons(machine):
+                await _abandon(machine, words)
                 break
             how = f"`hostler delete machine {s.name} --cluster {s.cluster} --force --abandon-node`"
-            await m.back_off(
+            await machine.back_off(
                 failure, way_out=f"its VM is gone; if the cluster will never answer again, end this with {how}"
             )
-    m.status.waiting_for = None
-    gone = f"nothing is left{' but what is named: ' if m.status.left else ''}{'; '.join(m.status.left)}"
-    m.operation(OperationType.DELETE, OperationState.SUCCESSFUL, gone)
-    m.note("Gone", gone)
+    machine.status.waiting_for = None
+    gone = f"nothing is left{' but what is named: ' if machine.status.left else ''}{'; '.join(machine.status.left)}"
+    machine.operation(OperationType.DELETE, OperationState.SUCCESSFUL, gone)
+    machine.note("Gone", gone)
 
 
 def _forgotten(m: MachineEntity, output: ForgetOutput | None) -> None:
@@ -340,34 +348,34 @@ def _abandons(m: MachineEntity) -> bool:
     return m.s.deletion is not None and m.s.deletion.abandon_node
 
 
-async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
+async def _in_time(machine: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
     """Waits for the answer: an absent worker is a wait, until an operator says that the wait was long enough. Then
     there is time for one more call."""
-    await m.beside(lambda: handle.done() or _abandons(m) or m.too_long_for(handle))
-    if not (handle.done() or _abandons(m)):
-        await m.ask_anew(handle)
+    await machine.beside(lambda: handle.done() or _abandons(machine) or machine.too_long_for(handle))
+    if not (handle.done() or _abandons(machine)):
+        await machine.ask_anew(handle)
     if not handle.done():
-        m.deadlines["abandon"] = workflow.now() + m.s.timings.call_timeout
-        await m.until(handle.done, "abandon")
-        del m.deadlines["abandon"]
+        machine.deadlines["abandon"] = workflow.now() + machine.s.timings.call_timeout
+        await machine.until(handle.done, "abandon")
+        del machine.deadlines["abandon"]
     if not handle.done():
-        m.drop(handle)
+        machine.drop(handle)
     return handle.done()
 
 
-async def _abandon(m: MachineEntity, why: str) -> None:
+async def _abandon(machine: MachineEntity, why: str) -> None:
     """Ends without the cluster. The VM is gone: no volume is written to, and no pod runs. What needs no cluster is
     still done."""
-    s, name = m.s, m.status.node_name
+    s, name = machine.s, machine.status.node_name
     twins = s.node.twins if s.node else []
     nodes = [f"node {n}" for n in (name, *twins) if n] if s.joined or (s.node and s.node.exists) else []
-    m.status.left = nodes or [f"node {name}, if it exists"]
+    machine.status.left = nodes or [f"node {name}, if it exists"]
     if not s.joined:
-        m.status.left.append("its bootstrap token, which expires on its own")
-    m.note("NodeAbandoned", f"{why}; left in the cluster: {'; '.join(m.status.left)}")
+        machine.status.left.append("its bootstrap token, which expires on its own")
+    machine.note("NodeAbandoned", f"{why}; left in the cluster: {'; '.join(machine.status.left)}")
     farewells = [(class_id(s.cluster, c), "forget_user", s.name) for c in s.classes]
-    if m.status.provider_id:
-        farewells.append((cluster_id(s.cluster), "forget", m.status.provider_id))
+    if machine.status.provider_id:
+        farewells.append((cluster_id(s.cluster), "forget", machine.status.provider_id))
     for workflow_id, signal, argument in farewells:
         try:
             await workflow.get_external_workflow_handle(workflow_id).signal(signal, argument)

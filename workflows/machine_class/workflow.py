@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from planners.machine.hot_update import compare
     from planners.machine_class.rollout import OPEN, behind, busy, held, next_look, to_tell, when_told
-    from planners.telling import patience as patience_after
+    from planners.telling import patience_after
     from resources import attributes as at
     from resources.intents import Intent
     from resources.machine.state import ClassSnapshot

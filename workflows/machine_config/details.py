@@ -29,24 +29,24 @@ STANDS = ("ConfigRolloutStalled", "MaxUnavailableInvalid", "NodesContested", "Co
 HELD = ("ConfigPoolPaused", "ClusterPaused", "Frozen")
 
 
-def phase_of(s: MachineConfigPoolState) -> str:
+def phase_of(state: MachineConfigPoolState) -> str:
     """The pool in one word."""
-    reasons = {w.reason for w in s.waits}
-    if s.parked:
+    reasons = {w.reason for w in state.waits}
+    if state.parked:
         return "Parked"
-    if s.gone:
+    if state.gone:
         return "Gone"
     if "ConfigPoolRefused" in reasons:
         return "Refused"
-    if reasons.intersection(HELD) or s.paused:
+    if reasons.intersection(HELD) or state.paused:
         return "Paused"
-    if s.counts.degraded:
+    if state.counts.degraded:
         return "Degraded"
     if reasons.intersection(STANDS):
         return "Stalled"
-    if s.seen is None or not s.target:
+    if state.seen is None or not state.target:
         return "Pending"
-    return "Updated" if s.counts.done == s.counts.machines and s.story is None else "Updating"
+    return "Updated" if state.counts.done == state.counts.machines and state.story is None else "Updating"
 
 
 def waits_of(waits: Sequence[FleetWait], cluster: str, name: str, kind: str) -> list[Markdown]:
@@ -62,39 +62,41 @@ def told(happenings: Sequence[Happening], lines: int = LINES) -> Markdown:
     return items(f"{utc(h.time)} {h.reason}: {h.message}" for h in reversed(happenings[-lines:]))
 
 
-def details(s: MachineConfigPoolState, made: ConfigPlan | None) -> Markdown:
-    lines = [heading(f"Config pool {s.name}: {phase_of(s)}")]
-    if s.parked:
-        lines.append(join(strong("Parked"), f": {s.parked}"))
-        lines.append(join("Once a fixed worker runs: ", code(f"hostler renew mcp {s.name} --cluster {s.cluster}")))
-    lines.append(items(_facts(s, made)))
-    lines += waits_of(s.waits, s.cluster, s.name, "mcp")  # before the nodes, of which there may be many
-    if under_way := [_under_way(name, r, s) for name, r in sorted(s.reservations.items())[:LINES]]:
-        more = len(s.reservations) - len(under_way)
+def details(state: MachineConfigPoolState, made: ConfigPlan | None) -> Markdown:
+    lines = [heading(f"Config pool {state.name}: {phase_of(state)}")]
+    if state.parked:
+        lines.append(join(strong("Parked"), f": {state.parked}"))
+        lines.append(
+            join("Once a fixed worker runs: ", code(f"hostler renew mcp {state.name} --cluster {state.cluster}"))
+        )
+    lines.append(items(_facts(state, made)))
+    lines += waits_of(state.waits, state.cluster, state.name, "mcp")  # before the nodes, of which there may be many
+    if under_way := [_under_way(name, r, state) for name, r in sorted(state.reservations.items())[:LINES]]:
+        more = len(state.reservations) - len(under_way)
         lines += [plain("Under way:"), items([*under_way, *([f"and {more} more"] if more else [])])]
     if asked := [
         f"{name} since {utc(d.since)}: {d.wish}{f'; {d.blocker}' if d.blocker else ''}"
-        for name, d in sorted(s.drains.items())[:LINES]
+        for name, d in sorted(state.drains.items())[:LINES]
     ]:
         lines += [plain("Drains:"), items(asked)]
-    return page(*lines, "Last:", told(s.journal))
+    return page(*lines, "Last:", told(state.journal))
 
 
-def _facts(s: MachineConfigPoolState, made: ConfigPlan | None) -> list[str]:
-    c = s.counts
-    facts = [f"{bar(c.done, c.machines)} {c.done} of {c.machines} nodes have {s.target or 'no config yet'}"]
+def _facts(state: MachineConfigPoolState, made: ConfigPlan | None) -> list[str]:
+    c = state.counts
+    facts = [f"{bar(c.done, c.machines)} {c.done} of {c.machines} nodes have {state.target or 'no config yet'}"]
     facts.append(
-        f"{c.ready} Ready, {c.unavailable} unavailable, {c.degraded} degraded; at most {s.most} may be unavailable"
+        f"{c.ready} Ready, {c.unavailable} unavailable, {c.degraded} degraded; at most {state.most} may be unavailable"
         + (f", {made.free} more could begin" if made is not None and made.free else "")
     )
-    if s.completed and s.completed != s.target:
-        facts.append(f"All nodes last had {s.completed}")
-    if s.story is not None:
-        facts.append(f"Rollout since {utc(s.story.began)}, last progress at {utc(s.story.progress_at)}")
-    if s.loans:
-        facts.append(f"Borrowed, or asked for: {', '.join(sorted(s.loans)[:LINES])}")
-    if s.seen is not None:
-        facts.append(f"Looked at {utc(s.seen)}")
+    if state.completed and state.completed != state.target:
+        facts.append(f"All nodes last had {state.completed}")
+    if state.story is not None:
+        facts.append(f"Rollout since {utc(state.story.began)}, last progress at {utc(state.story.progress_at)}")
+    if state.loans:
+        facts.append(f"Borrowed, or asked for: {', '.join(sorted(state.loans)[:LINES])}")
+    if state.seen is not None:
+        facts.append(f"Looked at {utc(state.seen)}")
     return facts
 
 
@@ -103,41 +105,41 @@ def _under_way(name: str, r: Reservation, s: MachineConfigPoolState) -> str:
     return f"{name} {what} {r.config}, since {utc(r.at)}"
 
 
-def rollout_page(s: ConfigRolloutState, phase: str) -> Markdown:
-    c = s.counts
+def rollout_page(state: ConfigRolloutState, phase: str) -> Markdown:
+    c = state.counts
     facts: list[str] = [
-        f"Since {utc(s.began)}{f'; before: {s.former}' if s.former else ''}",
+        f"Since {utc(state.began)}{f'; before: {state.former}' if state.former else ''}",
         f"{bar(c.done, c.machines)} {c.done} of {c.machines} nodes have it, {c.unavailable} unavailable, "
         f"{c.degraded} degraded",
     ]
-    if s.stalls_at is not None and s.end is None:
-        facts.append(f"Said to stand still at {utc(s.stalls_at)}, unless a node finishes before")
-    if s.end is not None:
-        facts.append(join(strong(s.end.outcome), f": {s.end.message}"))
-    lines = [heading(f"Rollout of {s.config} over config pool {s.pool}: {phase}"), items(facts)]
-    lines += waits_of(s.waits, s.cluster, s.pool, "mcp")
-    return page(*lines, "Steps:" if s.steps else "", told(s.steps, STEPS))
+    if state.stalls_at is not None and state.end is None:
+        facts.append(f"Said to stand still at {utc(state.stalls_at)}, unless a node finishes before")
+    if state.end is not None:
+        facts.append(join(strong(state.end.outcome), f": {state.end.message}"))
+    lines = [heading(f"Rollout of {state.config} over config pool {state.pool}: {phase}"), items(facts)]
+    lines += waits_of(state.waits, state.cluster, state.pool, "mcp")
+    return page(*lines, "Steps:" if state.steps else "", told(state.steps, STEPS))
 
 
-def configs_page(s: MachineConfigsState, phase: str) -> Markdown:
-    lines = [heading(f"Machine configs of cluster {s.name}: {phase}")]
-    if s.parked:
-        lines.append(join(strong("Parked"), f": {s.parked}"))
-    facts = [f"{len(s.pools)} config pools; all was as it should be at {utc(s.synced)}"]
-    if s.api is not None and not s.api.reachable:
-        facts.append(f"The API server {s.api.words}")
+def configs_page(state: MachineConfigsState, phase: str) -> Markdown:
+    lines = [heading(f"Machine configs of cluster {state.name}: {phase}")]
+    if state.parked:
+        lines.append(join(strong("Parked"), f": {state.parked}"))
+    facts = [f"{len(state.pools)} config pools; all was as it should be at {utc(state.synced)}"]
+    if state.api is not None and not state.api.reachable:
+        facts.append(f"The API server {state.api.words}")
     lines.append(items(facts))
     pools = [
         f"{b.name}: {b.target or 'nothing is rendered'}{', paused' if b.paused else ''}"
-        for b in sorted(s.pools.values(), key=lambda b: b.name)[:LINES]
+        for b in sorted(state.pools.values(), key=lambda b: b.name)[:LINES]
     ]
     lines += [items(pools)] if pools else []
     asked = [
         f"{name}, of no pool: {drain.wish}{f': {drain.blocker}' if drain.blocker else ''}"
-        for name, drain in sorted(s.drains.items())
+        for name, drain in sorted(state.drains.items())
     ]
     lines += [items(asked[:LINES])] if asked else []
-    if s.troubles:
-        lines += [plain("Troubles:"), items(f"{t.about}: {t.reason}: {t.message}" for t in s.troubles[:LINES])]
-    lines += waits_of(s.waits, s.name, s.name, "cluster")
-    return page(*lines, "Last:", told(s.journal))
+    if state.troubles:
+        lines += [plain("Troubles:"), items(f"{t.about}: {t.reason}: {t.message}" for t in state.troubles[:LINES])]
+    lines += waits_of(state.waits, state.name, state.name, "cluster")
+    return page(*lines, "Last:", told(state.journal))

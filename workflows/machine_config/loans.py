@@ -44,8 +44,8 @@ async def find(pool: ConfigPoolEntity, machines: Sequence[str]) -> None:
 
 
 def forget_unowned(pool: ConfigPoolEntity) -> None:
-    """That a machine belongs to nobody holds for the plan that follows: somebody may take it over after that, and lends
-    it then."""
+    """Forgets that machines belong to nobody after the plan that follows: somebody may take it over after that, and
+    lends it then."""
     s = pool.s
     if "" in s.owners.values() and workflow.patched(LENDING):
         s.owners = {machine: owner for machine, owner in s.owners.items() if owner}

@@ -35,7 +35,7 @@ FORMER_KEPT = 3
 
 
 def follow(pool: ConfigPoolEntity, view: ConfigPoolView, steps: list[Happening]) -> None:
-    """After each plan: begins the story of a new rollout, keeps what is to be told, ends one that is over."""
+    """Follows each plan: begins the story of a new rollout, keeps what is to be told, ends one that is over."""
     s, now, facts = pool.s, workflow.now(), view.pool
     assert facts is not None
     if s.story is not None and s.story.config != facts.target:

@@ -14,8 +14,7 @@ from workflows.pool.revise import go_back, take_spec
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import pace
-    from planners.fleet.revisions import Wanted
-    from planners.fleet.revisions import undo as wanted_by_undo
+    from planners.fleet.revisions import Wanted, wanted_by_undo
     from planners.pool import progress
     from planners.pool.gates import expired, holding
     from planners.pool.preservation import changed

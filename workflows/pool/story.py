@@ -28,7 +28,7 @@ STORIES = "stories"
 
 
 def follow(pool: PoolEntity, steps: Sequence[Step]) -> None:
-    """After each plan: begins the story of a new rollout, keeps what is to be told, ends those that are over."""
+    """Follows each plan: begins the story of a new rollout, keeps what is to be told, ends those that are over."""
     state, now, view = pool.s, workflow.now(), pool.view()
     if state.rollout is not None and state.story < state.revision and not state.deleted:
         state.story = state.revision

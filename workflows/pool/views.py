@@ -15,13 +15,12 @@ with workflow.unsafe.imports_passed_through():
     from planners.fleet import template as hot
     from planners.fleet.order import preserved
     from planners.fleet.pace import of
-    from planners.fleet.revisions import Revised, Wanted, revise, summaries, undo
+    from planners.fleet.revisions import Revised, Wanted, revise, summaries, wanted_by_undo
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
     from planners.pool import gates, progress
     from planners.pool.plan import complete
     from planners.pool.preservation import changed, slots, staying_failed
-    from planners.pool.rehearsal import LONGEST, overridden, resumed
-    from planners.pool.rehearsal import rehearse as rehearsed
+    from planners.pool.rehearsal import LONGEST, overridden, rehearsed, resumed
     from planners.pool.repair import in_flight
     from planners.pool.undo import gone_back_to
     from planners.pool.view import ObservedPool, View
@@ -38,20 +37,20 @@ WORK = 200_000
 """How many machines times plans a rehearsal may look at: a query must answer within a second or two."""
 
 
-def summary(s: PoolState, view: View) -> PoolSummary:
-    members = s.members
+def summary(state: PoolState, view: View) -> PoolSummary:
+    members = state.members
     counts = Counter((m.revision, m.phase) for m in members.values())
     staying = [m for m in view.active.values() if m.stays or preserved(m, view.now)]
     return PoolSummary(
-        name=s.name,
-        cluster=s.cluster,
-        created=s.created,
-        machine_class=s.spec.template.spec.class_.name,
+        name=state.name,
+        cluster=state.cluster,
+        created=state.created,
+        machine_class=state.spec.template.spec.class_.name,
         replicas=view.limits.replicas,
-        hibernated=s.spec.hibernated,
+        hibernated=state.spec.hibernated,
         paused=view.spec.paused,
-        deleted=s.deleted,
-        revision=s.revision,
+        deleted=state.deleted,
+        revision=state.revision,
         machines=view.vms,
         unborn=view.unborn,
         updated=len(view.new),
@@ -60,19 +59,19 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         preserved=len(staying),
         preserved_auto=sum(1 for m in staying if PreservedBy.AUTO in (m.granted, m.preserved_by)),
         slots_used=len(slots(staying_failed(view))),
-        slots=s.spec.auto_preserve_failed_max,
+        slots=state.spec.auto_preserve_failed_max,
         leaving=sum(1 for m in members.values() if m.leaving and m.vm is not Vm.GONE),
         repairs=len(in_flight(view)),
         phases=[(revision, phase, n) for (revision, phase), n in sorted(counts.items())],
-        rollout=s.rollout,
-        rolled_out=not s.deleted and bool(s.revisions) and complete(view),
-        template_pending=len(hot.pending(members, s.template)),
-        template_busy=hot.busy(s.hearing, s.told, s.template, view.now),
-        revisions=summaries(s),
-        waits=s.waits,
-        parked=s.parked,
-        worker_pool=s.labels.get(WORKER_POOL_LABEL, ""),
-        zone=s.labels.get(ZONE_LABEL, ""),
+        rollout=state.rollout,
+        rolled_out=not state.deleted and bool(state.revisions) and complete(view),
+        template_pending=len(hot.pending(members, state.template)),
+        template_busy=hot.busy(state.hearing, state.told, state.template, view.now),
+        revisions=summaries(state),
+        waits=state.waits,
+        parked=state.parked,
+        worker_pool=state.labels.get(WORKER_POOL_LABEL, ""),
+        zone=state.labels.get(ZONE_LABEL, ""),
     )
 
 
@@ -138,7 +137,7 @@ def _wanted(state: PoolState, question: PoolQuestion, now: datetime, hashing: in
     if newest is None:
         return None
     if question.undo:
-        wanted = undo(state.revisions, question.to)
+        wanted = wanted_by_undo(state.revisions, question.to)
         return replace(wanted, template=gone_back_to(wanted.template, state.spec))
     if question.restart:
         return Wanted(newest.template, newest.machine_class, now.isoformat())

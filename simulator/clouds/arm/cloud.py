@@ -58,7 +58,8 @@ class ArmVm:
 
     @property
     def provider_id(self) -> str:
-        """As the cloud's controller manager writes it: the resource's id, with the group in lower case."""
+        """The providerID as the cloud's controller manager writes it: the resource's id, with the group in lower
+        case."""
         parts = self.id.split("/")
         parts[4] = parts[4].lower()
         return f"azure://{'/'.join(parts)}"
@@ -269,7 +270,7 @@ class ArmCloud(SimulatedCloud[ArmVm]):
         return self.machines()
 
     def has_vm(self, instance_id: str) -> bool:
-        """Also by its name or its id: the last part of a VM's providerID is its name."""
+        """Whether there is such a VM, also by its name or its id: the last part of a VM's providerID is its name."""
         self.settle()
         return instance_id in self._machines.gone or self._machines.named(instance_id) is not None
 

@@ -219,7 +219,7 @@ class Disks:
         return [disk for disk in found if disk is not None]
 
     def release(self, rows: Iterable[Row], doomed: set[str]) -> None:
-        """Their VM is gone: some are deleted, the others stay by themselves."""
+        """Their VM is gone: some are deleted, the others stay on their own."""
         for disk in self.of(rows):
             if disk.key in doomed:
                 self.drop(disk.key)

@@ -90,7 +90,7 @@ class Groups:
         return Answer(status, self.row(group), changed=[group.id])
 
     def delete(self, call: ArmCall) -> Answer:
-        """With everything in it, whatever holds what."""
+        """Deletes a group with everything in it, whatever holds what."""
         group = self.check(call)
         operation = self._operations.going(group.key)
         if operation is None:

@@ -144,7 +144,7 @@ class Interfaces(NetworkProvider[Interface]):
         return self.written(call, nic, tags, existing is not None)
 
     def update_tags(self, call: ArmCall) -> Answer:
-        """At once; in place of all that it had."""
+        """Sets the tags at once, in place of all that it had."""
         nic = self.store.find(call.id(NICS))
         check_conditions(call, nic)
         if nic.provisioning == "Deleting":
@@ -299,7 +299,7 @@ class Interfaces(NetworkProvider[Interface]):
                 nic.vm_id = None
 
     def release(self, rows: Iterable[Row]) -> None:
-        """Their VM is gone: some are deleted, the others stay by themselves."""
+        """Their VM is gone: some are deleted, the others stay on their own."""
         for nic in self._of(rows):
             if nic.delete_with_vm:
                 self.drop(nic.key)

@@ -63,7 +63,7 @@ class StorageReader:
 
     def make(self, storage: Storage, vm: Machine, before: list[Row], tags: dict[str, str]) -> None:
         """Makes and attaches. A disk that is made gets the tags that its VM has at that time; later ones are its own
-        (seen by many users of Azure, who have to tag disks by themselves)."""
+        (seen by many users of Azure, who have to tag disks on their own)."""
         for new in storage.made:
             disk = self._disks.make(
                 new.id,

@@ -159,7 +159,7 @@ class InstancePower:
     # ------------------------------------------------------------------------------------ status and console
 
     def describe_instance_status(self, params: Params) -> Row:
-        """Only running instances unless IncludeAllInstances."""
+        """The running instances only, unless IncludeAllInstances."""
         every = params.get("IncludeAllInstances", False)
         rows = [self._status(i) for i in self._instances.listed(params) if every or i.state == "running"]
         return describe("InstanceStatuses", rows, params, STATUS_FILTERS, ("InstanceId",), "InstanceIds")

@@ -19,8 +19,7 @@ from simulator.clouds.gce.launch import Launcher
 from simulator.clouds.gce.methods import MethodCall
 from simulator.clouds.gce.names import last, link
 from simulator.clouds.gce.network import Networks
-from simulator.clouds.gce.operations import Operation, Operations
-from simulator.clouds.gce.operations import row as operation_row
+from simulator.clouds.gce.operations import Operation, Operations, operation_row
 from simulator.clouds.gce.power import InstancePower
 from simulator.clouds.gce.world import World
 from simulator.frame import Frame
@@ -63,7 +62,7 @@ class GceVm:
 
     @property
     def provider_id(self) -> str:
-        """As cloud-provider-gcp writes it."""
+        """The providerID as cloud-provider-gcp writes it."""
         return f"gce://{self.project}/{self.zone}/{self.name}"
 
 

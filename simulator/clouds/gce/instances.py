@@ -51,7 +51,7 @@ class Instance(BaseModel):
     gone_at: float | None = None
     """When it ended for good, in seconds since the epoch; from then on the API does not know it."""
     runs_at: float | None = None
-    """When it leaves STAGING by itself, in seconds since the epoch."""
+    """When it leaves STAGING on its own, in seconds since the epoch."""
     started_at: float | None = None
     stopped_at: float | None = None
     machine_type: str

@@ -112,7 +112,7 @@ class Operations:
         return operation
 
     def note(self, kind: str, target: str, target_id: str, message: str) -> None:
-        """What the cloud did by itself, and is over."""
+        """What the cloud did on its own, and is over."""
         operation = self.begin(kind, target, target_id, delay=0.0)
         operation.message, operation.status, operation.half = message, "DONE", None
 
@@ -173,7 +173,7 @@ class Operations:
         return [o for o in self.records.values() if o.scope == scope]
 
 
-def row(operation: Operation) -> Row:
+def operation_row(operation: Operation) -> Row:
     kind = operation.scope.split("/")
     done = operation.status == "DONE"
     found: Row = {

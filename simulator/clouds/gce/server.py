@@ -22,8 +22,7 @@ from simulator.clouds.gce.cloud import SERVICE, USER_DATA, GceCloud
 from simulator.clouds.gce.context import Row
 from simulator.clouds.gce.errors import OPERATION_STATUS, GceError
 from simulator.clouds.gce.methods import MethodCall
-from simulator.clouds.gce.operations import Error, Operation
-from simulator.clouds.gce.operations import row as operation_row
+from simulator.clouds.gce.operations import Error, Operation, operation_row
 from simulator.clouds.gce.world import World
 from simulator.frame import FaultRule, Frame
 

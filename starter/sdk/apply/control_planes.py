@@ -49,7 +49,7 @@ class ControlPlanePlan:
 
     @property
     def spec(self) -> ControlPlaneSpec:
-        """As it will be: a manifest that does not say whether the set acts leaves that."""
+        """The spec as it will be: a manifest that does not say whether the set acts leaves that."""
         if self.state is None or "state" in self.manifest.spec.model_fields_set:
             return self.given
         return self.given.model_copy(update={"state": self.state.spec.state})

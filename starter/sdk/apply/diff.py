@@ -173,7 +173,7 @@ async def _of_pool(client: HostlerClient, plan: PoolPlan) -> ManifestDiff:
 
 
 async def _of_control_plane(client: HostlerClient, plan: ControlPlanePlan) -> ManifestDiff:
-    """In the words of a manifest with a class of ours, which both forms come to."""
+    """The lines in the words of a manifest with a class of ours, which both forms come to."""
     former = plan.state
     assert former is not None
     has = former.machine_class.provider if former.machine_class else plan.of.snapshot.provider

@@ -38,6 +38,6 @@ def _wrong(where: str, maintenance: Maintenance | None) -> Iterator[str]:
 
 
 def _by_city(word: str) -> str:
-    """For somebody who has written the last part only, like Berlin."""
+    """The zone of somebody who has written the last part only, like Berlin."""
     found = sorted(name for name in _known() if name.rsplit("/", 1)[-1].lower() == word.lower())
     return f"; did you mean {' or '.join(found[:3])}?" if found else ""

@@ -39,7 +39,7 @@ class WorkerPoolPlan:
 
     @property
     def former(self) -> WorkerPool | None:
-        """As it was applied last."""
+        """The manifest as it was applied last."""
         return self.found.manifest
 
     @property

@@ -23,7 +23,7 @@ A_PERSON = ("Inactive", "RolloutPaused", "ClusterPaused", "DeleteToReplace", "Be
 
 
 def judge(found: ControlPlaneDescription) -> RolloutVerdict:
-    """Done, going on by itself, or stopped until a person acts."""
+    """Done, continuing on its own, or stopped until a person acts."""
     of, s = f"the control plane of cluster {found.listed.cluster}", found.summary
     if not found.running:
         return RolloutVerdict(Stand.STANDS, f"{of} is gone{since(found.ended)}; its machines stay")

@@ -1,6 +1,6 @@
 """When a wait for an owner of machines is over (rolled out, ready, gone): by the server's records and its own numbers.
 
-Done, going on by itself, or stopped until a person acts: waits, and `hostler rollout status`, end accordingly.
+Done, continuing on its own, or stopped until a person acts: waits, and `hostler rollout status`, end accordingly.
 """
 
 from __future__ import annotations

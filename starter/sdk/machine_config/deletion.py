@@ -113,7 +113,7 @@ def _rendered_refusal(view: DeletionView, name: str) -> str:
         )
         if words
     )
-    return f"{who} need it, and daemons read it; Hostler deletes it by itself when nobody needs it any more"
+    return f"{who} need it, and daemons read it; Hostler deletes it on its own when nobody needs it any more"
 
 
 def _configs_of(pool: Mapping[str, object]) -> set[str]:

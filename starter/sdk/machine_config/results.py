@@ -162,7 +162,7 @@ class ConfigRolloutListed:
 
 
 def judge(found: ConfigPoolDescription) -> RolloutVerdict:
-    """Done, going on by itself, or stopped until a person acts."""
+    """Done, continuing on its own, or stopped until a person acts."""
     name = f"mcp/{found.name}"
     if found.pool.metadata.deletion_timestamp is not None:
         return RolloutVerdict(Stand.STANDS, f"{name} is being deleted{since(found.pool.metadata.deletion_timestamp)}")

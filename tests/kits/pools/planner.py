@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from planners.fleet import pace
-from planners.fleet.revisions import Wanted, revise, undo
+from planners.fleet.revisions import Wanted, revise, wanted_by_undo
 from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool import brake, progress
 from planners.pool.plan import complete, plan
@@ -109,7 +109,7 @@ class World:
         self.want(wanted(image), f"image {image}")
 
     def undo(self, to: int | None = None) -> None:
-        self.want(undo(self.revisions, to), "undo")
+        self.want(wanted_by_undo(self.revisions, to), "undo")
 
     def want(self, what: Wanted, why: str) -> None:
         revised = revise(self.revisions, self.members, what, self.spec.revision_history_limit, self.now)
