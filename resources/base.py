@@ -57,12 +57,25 @@ def explained(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {fault_words(e['type'], e['msg'])}" for e in found)
 
 
+_BOUNDS = {
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be greater than": "must be more than",
+    "Input should be less than or equal to": "must be at most",
+    "Input should be less than": "must be less than",
+}
+
+
 def fault_words(kind: str, message: str) -> str:
     """Words for one of pydantic's errors: its message, or what to write instead."""
     if kind.startswith("time_delta"):
         return "not a duration; write it like 20m, 1h30m or 90s"
     if kind.startswith("datetime"):
         return "not a time; write it like 2026-01-31T12:00:00Z"
+    if message.startswith("Input should be a valid dictionary"):
+        return "not a mapping: write fields, each as `name: value`"
+    for pydantics, ours in _BOUNDS.items():
+        if message.startswith(pydantics):
+            return f"{ours}{message.removeprefix(pydantics)}"
     return message.removeprefix("Value error, ")
 
 

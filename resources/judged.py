@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from resources.base import NAME_MOST, cut, few
+from resources.base import NAME_MOST, cut, fault_words, few
 from resources.clouds import PROVIDERS, Provider, ProviderSpec, UnknownProvider, provider_of
 from resources.partial import Partial, readable
 from resources.typed import mistyped
@@ -45,7 +45,7 @@ def explain(error: ValidationError, where: str, prefix: str = "", known: Collect
         path = "".join(steps).lstrip(".")
         if path in known:
             continue
-        message = shown(e["msg"].removeprefix("Value error, "), ERROR_MOST)
+        message = shown(fault_words(e["type"], e["msg"]), ERROR_MOST)
         if e["type"] == "string_type" and isinstance(e["input"], bool | int | float):
             what = "true or false" if isinstance(e["input"], bool) else "a number"
             message += f"; YAML reads it as {what}: put it in quotes"

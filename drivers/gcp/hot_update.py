@@ -8,9 +8,9 @@ again. After an error it goes on with the other resources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from drivers.base import Identity, UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError
@@ -24,6 +24,8 @@ from drivers.tags import TagPlan, believed, check_must_tags, class_tags, plan_ta
 from drivers.updating import UpdateTarget, answer
 from resources.clouds.gcp.spec import USER_DATA_KEYS, GcpProviderSpec
 from resources.errors import ErrorClass
+
+T = TypeVar("T")
 
 READS = 4
 """How often something is read and written that somebody else keeps changing; after that the update fails, and waits."""
@@ -93,59 +95,84 @@ class _Update:
 
     def _write(self, target: UpdateTarget, instance: Resource, part: _Part) -> None:
         """Makes one part of the instance what it shall be."""
-        current: Resource | None = instance
-        try:
-            for reads in range(1, READS + 1):
-                if current is None:
-                    target.changed.append("gone meanwhile")
-                    return
-                plan = part.plan(self.last, self.goal, self.machine, current)
-                if not plan:
-                    return
-                try:
-                    body, number = part.body(plan, current), str(instance["id"])
-                    begun = self.gce.call(part.operation, body, zone=self.vm.zone, instance=number, **part.of)
-                    self.gce.finish(part.operation, begun, self.vm.zone)
-                    break
-                except DriverError as e:
-                    if e.provider_code not in STALE or reads == READS:
-                        raise
-                current = instances.by_id(self.gce, self.provider_id)
-            target.changed += _words(plan, part.called)
-        except DriverError as e:
-            self._failed(target, e)
+
+        def write(plan: TagPlan, current: Resource) -> None:
+            body, number = part.body(plan, current), str(instance["id"])
+            begun = self.gce.call(part.operation, body, zone=self.vm.zone, instance=number, **part.of)
+            self.gce.finish(part.operation, begun, self.vm.zone)
+
+        self._bring(
+            target,
+            _Way(
+                read=lambda: instances.by_id(self.gce, self.provider_id),
+                plan=lambda current: part.plan(self.last, self.goal, self.machine, current),
+                write=write,
+                called=part.called,
+            ),
+            instance,
+        )
 
     def _label_disk(self, name: str, place: str) -> UpdateTarget:
         target = UpdateTarget(name, "disk", {})
-        try:
-            for reads in range(1, READS + 1):
-                disk = belongings.by_name(self.gce, self.vm.zone, name)
-                if disk is None:
-                    target.changed.append("gone meanwhile")
-                    return target
-                plan = plan_update(self.last, self.goal, self.machine, place, disk.labels)
-                if not plan:
-                    return target
-                try:
-                    belongings.set_labels(self.gce, self.vm.zone, disk, changed(plan, disk.labels))
-                    break
-                except DriverError as e:
-                    if e.provider_code not in STALE or reads == READS:
-                        raise
-            target.changed += _words(plan, "")
-        except DriverError as e:
-            self._failed(target, e)
+        way = _Way(
+            read=lambda: belongings.by_name(self.gce, self.vm.zone, name),
+            plan=lambda disk: plan_update(self.last, self.goal, self.machine, place, disk.labels),
+            write=lambda plan, disk: belongings.set_labels(self.gce, self.vm.zone, disk, changed(plan, disk.labels)),
+        )
+        self._bring(target, way)
         return target
 
-    def _failed(self, target: UpdateTarget, error: DriverError) -> None:
+    def _bring(self, target: UpdateTarget, way: _Way[T], found: T | None = None, keys: Sequence[str] = ()) -> None:
+        """Reads, plans and writes, again where somebody else has changed it meanwhile. `keys`: only these are set.
+
+        Google takes all of it or nothing. Where one key may be the reason for a refusal, as for a policy about its
+        values, each half is brought by itself, so that the good ones are set and the bad one is named."""
+        plan = TagPlan()
+        try:
+            for reads in range(1, READS + 1):
+                current = found if reads == 1 and found is not None else way.read()
+                if current is None:
+                    target.changed.append("gone meanwhile")
+                    return
+                plan = way.plan(current)
+                plan = TagPlan({k: v for k, v in plan.set.items() if k in keys}, plan.remove) if keys else plan
+                if not plan:
+                    return
+                try:
+                    way.write(plan, current)
+                    break
+                except DriverError as e:
+                    stale = e.provider_code in STALE and e.error_class is not ErrorClass.INVALID  # a policy says it too
+                    if not stale or reads == READS:
+                        raise
+            target.changed += _words(plan, way.called)
+        except DriverError as e:
+            if len(plan.set) > 1 and e.error_class is ErrorClass.INVALID:
+                every, half = list(plan.set), len(plan.set) // 2
+                self._bring(target, way, keys=every[:half])
+                self._bring(target, way, keys=every[half:])
+            else:
+                self._failed(target, e, [f"{way.called or 'label '}{key}" for key in plan.set if len(plan.set) == 1])
+
+    def _failed(self, target: UpdateTarget, error: DriverError, what: Sequence[str] = ()) -> None:
         if error.provider_code in belongings.GONE:  # it has vanished since it was read: nothing is left to update
             target.changed.append("gone meanwhile")
         else:
-            target.errors.append(about(error, [target.id]))
+            target.errors.append(about(error, [target.id, *what]))
 
 
 def _words(plan: TagPlan, called: str) -> list[str]:
     return [f"removed {called}{key}" for key in plan.remove] + [f"set {called}{key}" for key in plan.set]
+
+
+@dataclass(frozen=True)
+class _Way(Generic[T]):
+    """How something is brought to what it shall be, that Google changes as a whole, by its fingerprint."""
+
+    read: Callable[[], T | None]
+    plan: Callable[[T], TagPlan]
+    write: Callable[[TagPlan, T], None]
+    called: str = ""
 
 
 # -- parts of an instance ----------------------------------------------------------------------------------------------

@@ -14,7 +14,16 @@ from resources.base import NAME_MOST, Key, Manifest, cut
 from resources.clouds.domain import FailureDomain
 from resources.clouds.openshift import OpenShiftSpec
 from resources.clouds.workers import WorkerPlug
-from resources.names import MUST_PREFIXES, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
+from resources.names import (
+    CLUSTER_PREFIX,
+    MUST_PREFIXES,
+    TAG_CLUSTER,
+    TAG_INSTALLATION,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_RELEASED,
+    TAG_UID,
+)
 
 Tags = dict[Key, Key]
 OUR_TAGS = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
@@ -185,7 +194,15 @@ class ProviderSpec(Manifest):
 
         The model takes it all the same: a spec that is stored must be readable, whatever is wrong with it.
         """
-        return self._of_tags(self.TAGS.mistakes)
+        return [*self._of_tags(self.TAGS.mistakes), *self._of_owners()]
+
+    def _of_owners(self) -> Iterator[tuple[str, str]]:
+        """A machine is of one cluster: with two, nobody could tell whose it is."""
+        prefix = self.TAGS.key(CLUSTER_PREFIX)
+        if len(keys := sorted(k for k in self.must_tags() if k.startswith(prefix))) > 1:
+            names = " and ".join(shown_key(k) for k in keys)
+            where = self.tag_fields(next(iter(self.tag_sets())))
+            yield where, f"{names}: a machine is of one cluster; keep the tag of its own"
 
     def crowding(self) -> list[tuple[str, str]]:
         """Path and words for too many tags, as if a machine carried all of those that are on everything. The driver

@@ -292,6 +292,23 @@ async def test_what_fails_at_its_creation_timeout_is_kept_where_there_is_a_vm(ke
     assert kept.did("drain_node", "preserve_node", "delete_machine") == ["delete_machine"]
 
 
+async def test_one_that_was_never_running_stays_failed_however_well_its_node_is(kept: Kept) -> None:
+    await kept.start(timings=Timings(vm_look=HOUR))
+    kept.node.there = False
+    await kept.says("preserve", PreserveIntent(value=PreserveValue.WHEN_FAILED))
+    await kept.skip(timedelta(minutes=19, seconds=1))
+    await kept.until(lambda s: s.suspicion, "the first look")
+    await kept.skip(timedelta(minutes=1, seconds=1))
+    await kept.shows("Failed:Preserved")
+    kept.node.there = True
+    await kept.news()
+    await kept.node.becomes(lambda n: n.protection == ("true", True), "protected")
+    seen = await kept.state()
+    assert (seen.node.ready, seen.was_running, "settle" in seen.status.deadlines) == (True, False, False)
+    await kept.skip(timedelta(minutes=2))
+    assert (await kept.state()).status.shown_phase == "Failed:Preserved"
+
+
 # -- other times ------------------------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,21 @@ async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(memb
         await member.ended()
 
 
+async def test_a_grant_does_not_outlive_preserve_false(member: Kept) -> None:
+    """Its pool has taken it back: when the annotation goes, the machine asks again."""
+    await member.run()
+    await failed(member, PreserveWish.SLOT)
+    await member.annotate("false")
+    await pool_of(member).told(lambda r: r.keep is PreserveWish.NEVER, "the bar")
+    await grants(member, PreservedBy.AUTO)
+    await member.noted("PreserveGranted")
+    await member.annotate(None)
+    await pool_of(member).told(lambda r: r.keep is PreserveWish.SLOT, "the question")
+    assert (await member.state()).status.shown_phase == "Failed"
+    await grants(member, PreservedBy.AUTO)
+    await member.shows("Failed:Preserved")
+
+
 async def test_a_word_that_comes_twice_or_late_changes_nothing(member: Kept) -> None:
     await member.run()
     await grants(member, PreservedBy.AUTO)  # Running: it is not kept for the day it fails

@@ -74,6 +74,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         "properties.storageProfile.dataDisks[0].imageRef.urn",
     ),
     ({**azure_spec(), "vmTags": {"azure-team": "x"}}, "vmTags or tags"),
+    ({**azure_spec(), "nicTags": {f"kubernetes.io/cluster/{name}": "1" for name in "ab"}}, "vmTags or tags"),
 ]
 
 

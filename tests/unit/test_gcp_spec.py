@@ -148,6 +148,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata": {"a.b": "x"}}, "metadata", "the key a.b may have"),
     ({"tags": [f"t{n}" for n in range(65)]}, "tags", "65 network tags, the cloud takes 64"),
     ({"vmTags": {"goog-x": "1"}}, "vmTags or labels", "the cloud's own"),
+    ({"tags": [*MUST, "kubernetes-io-cluster-two"]}, "vmTags or labels", "a machine is of one cluster"),
 ]
 
 
@@ -175,6 +176,11 @@ def test_a_class_of_gardener_is_read_whole() -> None:
     assert spec.deprecations() == [
         ("labels", "deprecated: use vmTags (the network tags in `tags` are another thing, and stay)")
     ]
+
+
+def test_metadata_of_one_key_twice_is_no_spec() -> None:
+    with pytest.raises(ValidationError, match="the key a is given twice"):
+        parsed(metadata=[{"key": "a", "value": "1"}, {"key": "a", "value": "2"}])
 
 
 def test_which_labels_go_where() -> None:

@@ -65,7 +65,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a truth", rolling(maxUnavailable=True), "rollingUpdate.maxUnavailable: neither"),
     ("more than all", rolling(maxUnavailable="101%"), "101% is more than all replicas"),
     ("an empty canary", rolling(pauseAfter=0), "pauseAfter: without a new machine there is nothing to check"),
-    ("negative replicas", {"replicas": -1}, "spec.replicas: Input should be greater than or equal to 0"),
+    ("negative replicas", {"replicas": -1}, "spec.replicas: must be at least 0"),
     ("a selector for others", {"selector": {"matchLabels": {"a": "2"}}}, "selector does not match template"),
     (
         "an expression for others",

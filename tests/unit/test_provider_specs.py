@@ -182,6 +182,11 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"nicTags": {"AWS:x": "y"}}, "nicTags or tags", "the key AWS:x is the cloud's own"),
     ({"vmTags": {LONG: "y"}}, "vmTags or tags", f"the key {'k' * 30}"),
     ({"vmTags": {LONG: "y"}}, "vmTags or tags", "has 129 characters, the cloud takes 128"),
+    (
+        {"vmTags": {"kubernetes.io/cluster/a": "1"}, "nicTags": {"kubernetes.io/cluster/b": "1"}},
+        "vmTags or tags",
+        "kubernetes.io/cluster/a and kubernetes.io/cluster/b: a machine is of one cluster",
+    ),
     ({"vmTags": {"cost": WIDE}}, "vmTags or tags", "the value of cost has 257 characters, the cloud takes 256"),
     ({"blockDevices": [{"ebs": {"volumeType": "io2"}}]}, "blockDevices[0].ebs.iops", "a volume of type io2 needs it"),
     ({"blockDevices": [{"ebs": {"volumeType": "io1", "iops": 0}}]}, "blockDevices[0].ebs.iops", "io1 needs it"),

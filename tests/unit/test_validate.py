@@ -151,7 +151,7 @@ def test_everything_of_a_file_is_said_at_once() -> None:
     """Every document is judged, whatever else is wrong with it, and no other one is taken."""
     wrong = put(put(MACHINE, "sepc", {}), "spec", None)
     assert lines(put(POOL, "spec.replica", 3), wrong, {"kind": "Machin"}, put(MACHINE, "spec.healthTimeout", "1x")) == [
-        "f.yaml (document 2): Machine m-1: spec: Input should be a valid dictionary or instance of MachineSpec",
+        "f.yaml (document 2): Machine m-1: spec: not a mapping: write fields, each as `name: value`",
         "f.yaml (document 3): kind 'Machin' is not known; the known kinds are "
         f"{', '.join(sorted(KINDS))}; did you mean Machine or MachineClass or MachineConfig?",
         "f.yaml (document 4): Machine m-1: spec.healthTimeout: '1x' is not a duration; write it like 20m, 1h30m or 90s",
@@ -172,6 +172,8 @@ def test_everything_of_a_file_is_said_at_once() -> None:
         ("spec.template.spec.drainTimeout", 300, "write 300s"),
         ("spec.template.spec.disableHealthTimeout", "off", "write true or false"),
         ("spec.machinePreserveTimeout", 1.5, "write 1.5s"),
+        ("spec.machinePreserveTimeout", "0s", "must be more than 0 seconds"),
+        ("spec.autoPreserveFailedMax", -1, "must be at least 0"),
     ],
 )
 def test_a_value_of_another_type_is_refused_as_an_api_server_refuses_it(path: str, value: Any, words: str) -> None:

@@ -154,12 +154,16 @@ class GcpAdvancedFeatures(Manifest):
 
 
 def _by_key(given: Any) -> Any:
-    """Metadata as Gardener writes it, a list of `key` and `value`, as a table. A key that stands there twice stays
-    a list, which is refused."""
+    """Metadata as Gardener writes it, a list of `key` and `value`, as a table. Raises ValueError for a key that stands
+    there twice."""
     if not isinstance(given, list) or not all(isinstance(item, dict) and {*item} <= {"key", "value"} for item in given):
         return given
-    table = {item.get("key"): item.get("value") or "" for item in given}
-    return table if len(table) == len(given) else given
+    table: dict[Any, Any] = {}
+    for item in given:
+        if (key := item.get("key")) in table:
+            raise ValueError(f"the key {shown_key(str(key))} is given twice")
+        table[key] = item.get("value") or ""
+    return table
 
 
 Metadata = Annotated[dict[Key, Annotated[str, Field(max_length=METADATA_VALUE_MOST)]], BeforeValidator(_by_key)]

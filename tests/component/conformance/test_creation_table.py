@@ -68,7 +68,9 @@ async def test_the_table_of_creation(
         asked = bool(machines.stubs.called(step)) and s.status.last_operation is not None
         return asked and (s.status.phase, *operation(s), s.status.provider_id) == (*expected, vm)
 
-    await eventually(lambda: state(handle), seen, f"{expected}")
+    found = await eventually(lambda: state(handle), seen, f"{expected}")
+    if step == "update_machine":  # once it is done, hot updates may follow
+        assert found.post_start_done is (expected[1:] == (UPDATE, SUCCESSFUL))
     for hold in machines.stubs.holds.values():
         hold.set()
 

@@ -155,6 +155,27 @@ def test_a_disk_is_known_by_its_name_and_one_that_is_not_attached_is_said(cloud:
     assert (labels[one], labels[two], labels[theirs]) == ("1", "two", "1")
 
 
+def test_one_bad_entry_does_not_keep_the_good_ones_from_being_set(cloud: GcpCloud, new_vm: Any) -> None:
+    """An organization's policy, for example, that knows which metadata may be set."""
+    vm, policy = new_vm(diskTags={"d": "1"}), "Constraint constraints/compute.requireOsLogin violated for project 1"
+    good = [{"key": f"good-{n}", "value": "1"} for n in range(6)]
+    fault(cloud, "instances.setMetadata", "conditionNotMet", match='"enable-oslogin"', message=policy, times=None)
+    fault(cloud, "disks.setLabels", "invalid", match='"bad"', times=None)
+    before = mark(cloud)
+    with pytest.raises(PartialUpdate) as partial:
+        vm.update(
+            metadata=[*good, {"key": "enable-oslogin", "value": "FALSE"}], diskTags={"bad": "1", "d": "2", "e": "1"}
+        )
+    assert partial.value.error_class is ErrorClass.INVALID
+    assert f"{vm.name}, metadata enable-oslogin: instances.setMetadata: conditionNotMet" in partial.value.message
+    assert "label bad: disks.setLabels: invalid" in partial.value.message
+    assert "good" not in partial.value.message
+    assert {i["key"] for i in vm.instance["metadata"]["items"]} == {"user-data", *(g["key"] for g in good)}
+    (labels,) = [d["labels"] for d in vm.disks.values() if d["name"].startswith(vm.name)]
+    assert (labels["d"], labels["e"], "bad" in labels) == ("2", "1", False)
+    assert len(calls(cloud, "instances.setMetadata", before)) < 8  # halves, not one by one
+
+
 def test_must_tags_never_change_and_limits_count_those_of_others(cloud: GcpCloud, new_vm: Any) -> None:
     vm = new_vm()
     before = mark(cloud)
