@@ -68,6 +68,8 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
     assert found.remedy.startswith("For m21, the first; each of the others needs the same: Delete machines")
     assert "describe machine m21 " in found.remedy
     assert found.remedy.endswith("All: `hostler get machines --cluster prod -o wide`, with REASON QuotaExceeded")
+    (blocked,) = said(*(Waiting("machine", f"m{n}", "DrainBlocked", "PDB web", NOW) for n in range(2)))
+    assert blocked.remedy.endswith("with REASON Draining")  # as lists show it
 
 
 @pytest.mark.parametrize(
