@@ -86,6 +86,14 @@ SYMPTOMS: dict[str, tuple[str, ...]] = {
         "RolloutPaused",
     ),
     "A changed tag does not arrive": ("UpdateFailed", "UpdateNotSupported", "Outdated"),
+    "A machine config does not arrive": (
+        "ConfigNodesDegraded",
+        "ConfigNodesSilent",
+        "ConfigPoolPaused",
+        "ConfigRolloutStalled",
+        "RenderDegraded",
+    ),
+    "Nobody polls, or a page of the web UI stays empty": (),
     "Nothing happens in a whole cluster": ("APIUnreachable", "APIRefused", "ClusterPaused", "Unreachable"),
 }
 HEAD = """\

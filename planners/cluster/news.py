@@ -40,7 +40,8 @@ def troubles(s: ClusterState) -> dict[str, str]:
     can say that it answers again: for the others the last word is old, and pools would wait forever."""
     found: dict[str, list[str]] = {}
     if s.api is not None and not s.api.reachable:
-        found[UNKNOWN] = [f"the API server: {s.api.message}"]
+        words = s.api.message
+        found[UNKNOWN] = [words if words.startswith("the API server ") else f"the API server: {words}"]
     for key in silent(s, s.accounts):
         for name in classes_of(s, key):
             found.setdefault(name, []).append(f"{key}: {s.clouds[key].message}")

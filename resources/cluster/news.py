@@ -44,7 +44,9 @@ class Reachability(Value):
             return "answers"
         if self.unasked:
             return f"cannot be asked: {self.message}"
-        return f"answers, but refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
+        if self.refused:
+            return f"answers, but refuses: {self.message}"
+        return f"cannot be reached: {self.message.rpartition(' cannot be reached: ')[2]}"  # which is not said twice
 
     @property
     def cloud_reason(self) -> str:

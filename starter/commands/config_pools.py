@@ -112,13 +112,12 @@ async def _known(client: HostlerClient, everywhere: bool = False) -> list[Config
 
 
 async def _one(client: HostlerClient, every: Sequence[ConfigPoolListed], name: str) -> ConfigPoolListed:
-    from starter.sdk.errors import NotFound
-    from starter.sdk.spelling import did_you_mean
+    from resources.machine_config.keys import MACHINE_CONFIG_POOL
+    from starter.sdk.machine_config.objects import unknown
 
     found = next((p for p in every if p.name == name), None)
     if found is None:
-        meant = did_you_mean(name, [p.name for p in every])
-        raise NotFound(f"cluster {client.cluster} has no MachineConfigPool {name}{meant}")
+        raise unknown(MACHINE_CONFIG_POOL, name, client.cluster, [p.name for p in every])
     return found
 
 

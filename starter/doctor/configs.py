@@ -23,8 +23,9 @@ from resources.machine_config.objects import MachineConfigPool
 from resources.machine_config.state import MachineConfigPoolState
 from resources.settings import Settings
 from resources.words import utc_clock
-from starter.doctor.findings import Finding, attempt, few, ok, problem, warning
+from starter.doctor.findings import Check, Finding, attempt, few, ok, problem, warning
 from starter.sdk.client import HostlerClient
+from starter.sdk.errors import Unreachable
 from starter.sdk.kube import connect_cluster, soon
 from starter.sdk.machine_config.description import target_of
 from starter.sdk.machine_config.objects import config_objects, path_of
@@ -45,10 +46,18 @@ async def examine(settings: Settings, name: str, client: HostlerClient | None, s
     checks = [partial(_kinds, settings, name, subject), partial(_daemons, settings, name, client, subject)]
     if client is not None:
         checks.insert(1, partial(_attended, client, name, subject, served))
-    kinds, *others = await asyncio.gather(*(attempt(subject, check) for check in checks))
+    kinds, *others = await asyncio.gather(*(attempt(subject, partial(_seen, check, name, subject)) for check in checks))
     if any(f.remedy == INSTALL for f in kinds):
         return kinds
     return list(dict.fromkeys(chain(kinds, *others)))  # an API server that does not answer is said once
+
+
+async def _seen(check: Check, name: str, subject: str) -> list[Finding]:
+    """What the check finds. That the API server does not answer is told under its cluster."""
+    try:
+        return await check()
+    except Unreachable:
+        return [warning(subject, f"they cannot be looked at while the API of cluster {name} does not answer")]
 
 
 async def _kinds(settings: Settings, name: str, subject: str) -> list[Finding]:

@@ -192,7 +192,8 @@ def _finding(waits: Sequence[Waiting], cluster: str, subject: str, now: datetime
     words = [f"{many} {lines[0]}"] if len(waits) == 1 else [many, *lines]
     remedy = f"{ordered[0].todo(cluster)} More: `{ordered[0].more(cluster)}`"
     if len(waits) > 1:
-        every = f"`hostler get {PLURAL[first.kind]} --cluster {cluster} -o wide`, with REASON {first.reason}"
+        shown = live.DRAINING if first.reason == BLOCKED else first.reason  # a list does not look into the drain
+        every = f"`hostler get {PLURAL[first.kind]} --cluster {cluster} -o wide`, with REASON {shown}"
         remedy = f"For {ordered[0].name}, the first; each of the others needs the same: {remedy}. All: {every}"
     return Finding(subject, level, "\n".join([f"{what}: {words[0]}", *words[1:]]), remedy)
 

@@ -88,7 +88,7 @@ async def test_a_config_is_applied_followed_held_and_taken_back(life: ConfigLife
     assert "machineconfigpool worker is not deleted: 3 nodes (worker-1, worker-2, worker-3)" in said
     await hostler(life, "apply", "-f", "-", stdin=text(config("60-gpu", "gpu")))
     assert (await hostler(life, "delete", "mc", "60-gpu")).splitlines()[0] == "machineconfig/60-gpu deleted"
-    assert "has no MachineConfig 60-gpu" in await hostler(life, "get", "mc", "60-gpu", code=1)
+    assert "MachineConfig '60-gpu' of cluster" in await hostler(life, "get", "mc", "60-gpu", code=1)
     assert "machineconfigs/" in await hostler(life, "renew", f"machineconfigs/{life.cluster}")
 
     # Held: what changes then is not rendered, and goes out at once afterwards.
@@ -165,8 +165,9 @@ async def test_what_is_not_there_is_said(life: ConfigLife) -> None:
     assert "does not serve machineconfigs" in await hostler(life, "get", "mc", code=1)
     await life.prepare(pool)
     said = await hostler(life, "describe", "mcp", "worke", code=1)
-    assert f"cluster {life.cluster} has no MachineConfigPool worke; did you mean worker?" in said
-    assert "has no MachineConfig 00-x" in await hostler(life, "get", "mc", "00-x", code=1)
+    lists = f"`hostler get machineconfigpools --cluster {life.cluster}` lists those that are"
+    assert f"MachineConfigPool 'worke' of cluster {life.cluster!r} is not known: {lists}; did you mean worker?" in said
+    assert "MachineConfig '00-x' of cluster" in await hostler(life, "get", "mc", "00-x", code=1)
     assert "goes back when its MachineConfigs do" in await hostler(life, "rollout", "undo", "mcp/worker", code=2)
     assert "only pools, the control plane and config pools" in await hostler(life, "rollout", "pause", "mc/x", code=2)
     wrong = {**pool, "spec": {**pool["spec"], "machineSelector": {"matchLabels": {"a": "b"}}, "maxUnavailable": "9 %"}}

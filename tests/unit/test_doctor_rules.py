@@ -68,6 +68,8 @@ def test_many_with_one_reason_are_one_finding_the_oldest_first() -> None:
     assert found.remedy.startswith("For m21, the first; each of the others needs the same: Delete machines")
     assert "describe machine m21 " in found.remedy
     assert found.remedy.endswith("All: `hostler get machines --cluster prod -o wide`, with REASON QuotaExceeded")
+    (blocked,) = said(*(Waiting("machine", f"m{n}", "DrainBlocked", "PDB web", NOW) for n in range(2)))
+    assert blocked.remedy.endswith("with REASON Draining")  # as lists show it
 
 
 @pytest.mark.parametrize(
@@ -217,9 +219,11 @@ async def test_what_may_hang_is_asked_side_by_side_and_an_api_that_hangs_is_told
     monkeypatch.setattr(examination, "_temporal", nobody)
     monkeypatch.setattr(examination.aiohttp, "ClientSession", lambda **_: Session())
     found = [f for f in await examination.examine(file) if f.level is not Level.OK]
-    assert sorted(f.subject for f in found) == [
-        *("cloud aws", "cloud gcp", "cluster prod", "machine configs of prod", "secrets"),
-    ]
+    assert {f.subject: f.level for f in found} == {
+        **dict.fromkeys(("cloud aws", "cloud gcp", "cluster prod"), Level.PROBLEM),
+        **dict.fromkeys(("machine configs of prod", "secrets"), Level.WARNING),  # of which the API is the cause
+    }
+    assert len(found) == 5
 
 
 async def test_a_search_for_orphans_does_not_hold_up_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

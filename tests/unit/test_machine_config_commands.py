@@ -23,7 +23,7 @@ from starter.commands.forms import Manner, form_of
 from starter.commands.rows import show
 from starter.commands.tree_view import _config_pool
 from starter.main import app
-from starter.sdk.errors import Unreachable
+from starter.sdk.errors import NotFound, Unreachable
 from starter.sdk.fleet.waiting import Stand
 from starter.sdk.machine_config.difference import differences
 from starter.sdk.machine_config.results import ConfigPoolDescription, ConfigPoolListed, ConfigPoolShown, judge, numbers
@@ -201,6 +201,9 @@ async def test_get_mcp_shows_what_is_known_while_the_api_does_not_answer(capsys:
     assert "warning: cluster demo: its API does not answer; this is what Hostler knows of them\n" in told.err
     assert "worker" in told.out
     assert "infra" not in told.out
+    with pytest.raises(NotFound, match=r"MachineConfigPool 'worke' of cluster 'demo' is not known: .* mean worker"):
+        await show([config_pools.listing(behind, ["worke"], "")], form_of("table"), Manner())
+    capsys.readouterr()
     for listing in (config_pools.listing(behind, [], "a=b"), config_pools.listing(Behind([], None), [], "")):  # type: ignore[arg-type]
         with pytest.raises(Unreachable):
             await show([listing], form_of("table"), Manner())

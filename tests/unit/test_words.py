@@ -10,8 +10,12 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 from paths import ROOT
 
+from planners.cluster.news import troubles
+from resources.cluster.news import Reachability
+from resources.cluster.state import ClusterState
 from resources.words import cause, utc, utc_clock
 
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUSE = ("resources", "planners", "workflows", "activities", "drivers", "starter")
 MAY_FORMAT = {
     "resources/words.py": "the one way",
@@ -66,3 +70,12 @@ def test_nobody_asks_whether_an_error_is_true() -> None:
     wrong = re.compile(r"\b(?:e|err|error|exc) or (?:type\(|f?\")")
     places = [*(f for folder in (*HOUSE, "simulator") for f in (ROOT / folder).rglob("*.py")), ROOT / "worker.py"]
     assert [f"{f.relative_to(ROOT)}: {m[0]}" for f in places for m in wrong.finditer(f.read_text())] == []
+
+
+def test_an_outage_names_the_api_server_once() -> None:
+    down = Reachability(reachable=False, message="the API server of a cannot be reached: no answer", time=NOW)
+    assert down.words == "cannot be reached: no answer"
+    assert troubles(ClusterState(name="a", api=down)) == {"": "the API server of a cannot be reached: no answer"}
+    plain = down.model_copy(update={"message": "connection refused"})
+    assert plain.words == "cannot be reached: connection refused"
+    assert troubles(ClusterState(name="a", api=plain)) == {"": "the API server: connection refused"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +29,12 @@ BY_KIND = {of.kind: of for of in CONFIG_KINDS}
 def path_of(of: ConfigKind, name: str = "") -> str:
     """Where the API server has the objects of a kind, or one of them."""
     return f"/apis/{API}/{of.plural}" + (f"/{name}" if name else "")
+
+
+def unknown(of: ConfigKind, name: str, cluster: str, known: Iterable[str]) -> NotFound:
+    """The error for a mistyped name, as `EntityClient.unknown` has it."""
+    lists = f"`hostler get {of.plural} --cluster {cluster}` lists those that are"
+    return NotFound(f"{of.kind} {name!r} of cluster {cluster!r} is not known: {lists}{did_you_mean(name, known)}")
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,7 @@ class ConfigObjects:
             except KubeError as e:
                 if e.status != 404:
                     raise
-        known = [str(o["metadata"]["name"]) for o in await self.every(of)]
-        raise NotFound(f"cluster {self.cluster} has no {of.kind} {name}{did_you_mean(name, known)}")
+        raise unknown(of, name, self.cluster, [str(o["metadata"]["name"]) for o in await self.every(of)])
 
     async def pools(self) -> list[MachineConfigPool]:
         """Every pool that can be read."""
