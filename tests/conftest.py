@@ -42,6 +42,10 @@ KNOBS = {
     "matching.numTaskqueueWritePartitions": "1",
     # Without it, five minutes: a call that is just being sent then fails with "operation was canceled".
     "frontend.keepAliveMaxConnectionAge": '"24h"',
+    # Without them, five minutes each: every test has task queues of its own, and those of the last five minutes keep a
+    # twentieth of a core busy. No poll takes longer than a minute.
+    "matching.maxTaskQueueIdleTime": '"70s"',
+    "matching.getUserDataLongPollTimeout": '"60s"',
     # Without it, five: the server waits longer before each try, so that the doctor hears of them after half a minute.
     "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "2",
 }
