@@ -5,6 +5,9 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
+# What the programs of the tests import.
+KITS := PYTHONPATH=tests:tests/kits
+
 # The first that is new enough. Asked by running it: pyenv's shims exist also for versions that are not selected.
 ifeq ($(origin PYTHON), undefined)
 PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -33,13 +36,13 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 install: $(STAMP)  ## The virtual environment in .venv
 
 demo: $(STAMP)  ## One machine's life in half a minute; PROVIDER=azure or gcp for another cloud, KUBE=real after `make kube`
-	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/kits/realkube.py $(BIN)/python) -m starter.local.demo $(PROVIDER)
+	@$(if $(filter real,$(KUBE)),$(KITS)) $(BIN)/python $(if $(filter real,$(KUBE)),-m apiserver.real $(BIN)/python) -m starter.local.demo $(PROVIDER)
 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C; ARGS="--provider gcp"
 	@$(BIN)/hostler up $(ARGS)
 
 stack: $(STAMP)  ## docker-compose.yml and its demo without Docker, until Ctrl-C; needs Linux, root, Go and PostgreSQL
-	@PYTHONPATH=tests:tests/kits $(BIN)/python -m stack
+	@$(KITS) $(BIN)/python -m stack
 
 # Most tests wait for a server or for time to pass: three processes keep two cores busy. With four, deadlines of seconds
 # pass before a busy machine comes to what they are about.
@@ -59,7 +62,7 @@ test-all: $(STAMP)  ## All tests, with the variations that CI leaves out
 	@$(PYTEST) $(ARGS)
 
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
-	@$(BIN)/python tests/kits/realkube_build.py
+	@$(KITS) $(BIN)/python -m apiserver.build
 
 lint: $(STAMP)  ## ruff, mypy, and the imports of what mypy does not read
 	@$(BIN)/ruff check .
@@ -99,4 +102,4 @@ clean:  ## Remove the environment and caches. The state of `make up` stays: `hos
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 histories: $(STAMP)  ## Record the histories that the replay test replays
-	@$(BIN)/python tests/kits/record_histories.py
+	@$(KITS) $(BIN)/python -m histories.record

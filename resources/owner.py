@@ -1,7 +1,7 @@
 """The owner of a machine: it plans the machine's end, hears how it is, and makes another in its place.
 
 A kind of owner is a row of KINDS. What owners of every kind do is in workflows/fleet and planners/fleet; a made-up kind
-in the tests (tests/kits/quorum.py) keeps that true.
+in the tests (tests/kits/pools/quorum.py) keeps that true.
 """
 
 from __future__ import annotations

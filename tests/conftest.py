@@ -17,9 +17,9 @@ from typing import Any
 import hypothesis
 import pytest
 import pytest_asyncio
+from apiserver.real import assets
 from lifekit import Stack, new_stack
 from paths import TESTS
-from realkube import assets
 from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 from temporalio.worker import _workflow

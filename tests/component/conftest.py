@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from stubs import Machines, stubbed
+from machine.stubs import Machines, stubbed
 from temporalio.testing import WorkflowEnvironment
 
 

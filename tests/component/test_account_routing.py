@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from stubs import phase, stubbed
+from machine.stubs import phase, stubbed
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment

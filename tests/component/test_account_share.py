@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 from lifekit import eventually
+from machine.stubs import phase, stubbed
 from paths import ROOT
-from stubs import phase, stubbed
 from temporalio import activity, workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client

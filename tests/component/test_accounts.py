@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from activitykit import CONSISTENCY, Attempts, attempts, running
-from driver_clouds import Given, calls, fault
+from clouds.drivers import Given, calls, fault
 from pydantic import SecretStr
 from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType
 from temporalio.service import RPCError, RPCStatusCode

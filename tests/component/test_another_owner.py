@@ -1,5 +1,5 @@
-"""An owner of machines that is no pool (tests/kits/quorum.py) does what every owner does: it starts machines in their
-places, hears them, permits repairs, finds lost ones, is paused with its cluster, and tells a template.
+"""An owner of machines that is no pool (tests/kits/pools/quorum.py) does what every owner does: it starts machines in
+their places, hears them, permits repairs, finds lost ones, is paused with its cluster, and tells a template.
 
 Cluster, class and all activities between them are the real ones; the machines are stand-ins.
 """
@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import asked, eventually
+from pools.quorum import PLACES, QUORUM, QuorumState, QuorumWorkflow, TemplateIntent
 from pools.standins import PlayedMachine
 from pools.workflow import snapshot
-from quorum import PLACES, QUORUM, QuorumState, QuorumWorkflow, TemplateIntent
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from activitykit import Attempts, new_attempts
-from driver_clouds import CLOUDS, Given, calls, fault
+from clouds.drivers import CLOUDS, Given, calls, fault
 from temporalio.exceptions import ApplicationError
 
 from activities.cloud import creating

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from classes import Classes, classes, idle, names, refused, snapshot
 from lifekit import eventually
+from machine.classes import Classes, classes, idle, names, refused, snapshot
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from activities.temporal.classes import ClassActivities

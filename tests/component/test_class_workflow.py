@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from classes import Classes, DeafUser, classes, idle, names, refused, snapshot
 from lifekit import eventually
+from machine.classes import Classes, DeafUser, classes, idle, names, refused, snapshot
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
 

@@ -10,8 +10,20 @@ import signal
 
 import pytest
 import yaml
-from cli import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, secret_yaml, text, working
-from cli_standins import BECOMES, BLOCKER, DRAINS, KEEPS, REFUSES
+from cli.place import (
+    DEADLINE,
+    Place,
+    class_yaml,
+    end,
+    eventually,
+    impatient,
+    machine_yaml,
+    place,
+    secret_yaml,
+    text,
+    working,
+)
+from cli.standins import BECOMES, BLOCKER, DRAINS, KEEPS, REFUSES
 from temporalio.client import WorkflowExecutionStatus
 
 from resources.machine.state import MachineState, Phase

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
-from cli_standins import UPDATE_FAILS
+from cli.place import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
+from cli.standins import UPDATE_FAILS
 
 from resources.intents import Intent
 from resources.machine.state import ClassSnapshot

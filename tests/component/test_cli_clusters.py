@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text
-from cli_standins import PlayedMachine, drain_node
+from cli.place import Place, class_yaml, eventually, impatient, machine_yaml, place, text
+from cli.standins import PlayedMachine, drain_node
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 

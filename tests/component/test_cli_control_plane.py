@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli import Place, impatient
-from control_planes import DOMAINS, SLOW, ControlPlane, snapshot, wanted
+from cli.place import Place, impatient
+from control_plane.workflow import DOMAINS, SLOW, ControlPlane, snapshot, wanted
 from temporalio.testing import WorkflowEnvironment
 
 from activities.temporal.uses import UsesActivities

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import Place, place, text
-from cli_standins import PlayedCluster
-from control_planes import ControlPlane, PlayedHost, snapshot
+from cli.place import Place, place, text
+from cli.standins import PlayedCluster
+from control_plane.workflow import ControlPlane, PlayedHost, snapshot
 from paths import ROOT
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 

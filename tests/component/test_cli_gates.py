@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from cli import Place, class_yaml, eventually, place, text
+from cli.place import Place, class_yaml, eventually, place, text
 from pools.behind_cli import Machines, played, pool_yaml
 
 __all__ = ["place"]  # a fixture

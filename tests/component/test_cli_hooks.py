@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
-from pagekit import parse, typed
+from cli.pages import parse, typed
+from cli.place import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
+from machine.stubs import Handle, Machines, phase, reason, stubbed
 from paths import ROOT
-from stubs import Handle, Machines, phase, reason, stubbed
 from temporalio.testing import WorkflowEnvironment
 from typer.main import get_command
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, text
+from cli.place import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, text
 from pools.behind_cli import Machines, played, pool_yaml
 from temporalio.client import Client
 

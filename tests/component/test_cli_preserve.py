@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
-from cli_standins import BECOMES
+from cli.place import Place, class_yaml, eventually, impatient, machine_yaml, place, text, working
+from cli.standins import BECOMES
 
 from resources.machine.preservation import PreserveValue
 from resources.machine.state import MachineState, Phase

@@ -12,8 +12,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cli import DEADLINE, HOSTLER, Place, Ran, class_yaml, eventually, impatient, machine_yaml, offered, place, text
-from cli_standins import BECOMES
+from cli.place import (
+    DEADLINE,
+    HOSTLER,
+    Place,
+    Ran,
+    class_yaml,
+    eventually,
+    impatient,
+    machine_yaml,
+    offered,
+    place,
+    text,
+)
+from cli.standins import BECOMES
 from pools.behind_cli import Machines, played, pool_yaml
 
 from resources import starts

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
-from cli_standins import BECOMES, BLOCKER, DRAINS, REFUSES, UPDATE_FAILS
+from cli.place import Place, class_yaml, eventually, impatient, machine_yaml, place, secret_yaml, text, working
+from cli.standins import BECOMES, BLOCKER, DRAINS, REFUSES, UPDATE_FAILS
 from paths import ROOT
 from temporalio.api.enums.v1 import PendingActivityState, TimeoutType
 from temporalio.api.workflow.v1 import PendingActivityInfo

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from activitykit import CONSISTENCY, Attempts, attempts, ref, running
-from kubekit import NODES
+from apiserver.simulated import NODES
 
 from activities.cloud.deleting import until_next_look, until_next_shutdown_look
 from activities.cloud.instances import InstancesActivities

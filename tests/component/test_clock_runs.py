@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from deadlines import at_once
+from histories.deadlines import at_once
 from lifekit import eventually
-from stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, when
+from machine.stubs import SICK, Handle, Machines, classified, end_soon, looked, phase, reason, server_time, state, when
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 from activitykit import Attempts, attempts, instance, running
-from awskit import KEPT_DISK, ROOT_DISK
-from cloudlives import Life, lives
-from driver_clouds import Given, calls, fault
+from clouds.aws import KEPT_DISK, ROOT_DISK
+from clouds.drivers import Given, calls, fault
+from clouds.lives import Life, lives
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from activitykit import Attempts, new_attempts
-from azurekit import azure
-from cloudlives import Life, lives
-from driver_clouds import calls
-from gcpkit import gcp
+from clouds.azure import azure
+from clouds.drivers import calls
+from clouds.gcp import gcp
+from clouds.lives import Life, lives
 
 GOAL = 12
 CLOUDS: dict[str, Any] = {"azure": azure, "gcp": gcp}

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, offered, place, text, working
+from cli.place import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, offered, place, text, working
 
 from resources.machine.state import Phase
 from starter.commands.candidates import FILE_PARAMETERS

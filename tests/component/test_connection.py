@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kubekit import new_certificate
+from apiserver.certificates import write_certificates
+from apiserver.simulated import new_certificate
 from lifekit import eventually
-from realkube_certificates import write_certificates
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.service import RPCError

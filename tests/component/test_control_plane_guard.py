@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 import pytest_asyncio
-from control_planes import ControlPlane, snapshot, wanted
+from control_plane.workflow import ControlPlane, snapshot, wanted
 from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 

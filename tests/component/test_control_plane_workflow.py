@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from control_planes import DOMAINS, NEVER_JOINS, SLOW, ControlPlane, snapshot, wanted
+from control_plane.workflow import DOMAINS, NEVER_JOINS, SLOW, ControlPlane, snapshot, wanted
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 

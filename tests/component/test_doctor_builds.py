@@ -9,9 +9,9 @@ import sys
 import uuid
 from pathlib import Path
 
-from builds import build_id, build_of, make_current
 from lifekit import eventually
-from stubs import running, stubbed
+from machine.stubs import running, stubbed
+from processes.builds import build_id, build_of, make_current
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.intents import DeleteIntent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from configkit import config_pool, create, examples, install_kinds
-from configlife import ConfigLife, config_life
-from kubekit import NODES, simulated
+from apiserver.simulated import NODES, simulated
+from machine_configs.kinds import config_pool, create, examples, install_kinds
+from machine_configs.life import ConfigLife, config_life
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine_config.keys import CONTROLLER_CONFIG

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from etcdkit import authority, issue
-from fakeetcd import FakeEtcd, fake_etcd
+from etcd.fake import FakeEtcd, fake_etcd
+from etcd.members import authority, issue
 from faults.control_plane_flows import LiveControlPlane
 from lifekit import Stack, eventually, new_stack, tenant
-from lives import client_of
+from machine.lives import client_of
 from temporalio.testing import WorkflowEnvironment
 
 from resources.names import CONTROL_PLANE_LABELS, MACHINE_NAME_LABEL

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from drainkit import BUDGETS, NODE, Drain, new_drain
-from kubekit import NODES, PODS
+from apiserver.simulated import NODES, PODS
 from lifekit import eventually
+from machine.drains import BUDGETS, NODE, Drain, new_drain
 from temporalio.testing import WorkflowEnvironment
 
 from activities.drain import nodes

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from drainkit import NODE, Drain, new_drain
-from kubekit import NODES
+from apiserver.simulated import NODES
+from machine.drains import NODE, Drain, new_drain
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.drain import DrainOutput

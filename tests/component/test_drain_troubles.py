@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drainkit import CSI, NODE, Drain, new_drain
-from kubekit import NODES, PODS
+from apiserver.simulated import NODES, PODS
+from machine.drains import CSI, NODE, Drain, new_drain
 from temporalio.testing import WorkflowEnvironment
 
 from activities.drain import sweep

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from drainkit import NODE, VM, Drain, new_drain
-from kubekit import NODES, Obj
+from apiserver.simulated import NODES, Obj
+from machine.drains import NODE, VM, Drain, new_drain
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.drain import DrainOutput

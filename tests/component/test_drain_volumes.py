@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drainkit import ATTACHMENTS, CSI, NODE, Drain, new_drain
-from kubekit import PODS, STRATEGIC, pod
+from apiserver.simulated import PODS, STRATEGIC, pod
+from machine.drains import ATTACHMENTS, CSI, NODE, Drain, new_drain
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 

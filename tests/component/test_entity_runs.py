@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from entitykit import ENTITIES, PARKED, own_id
 from lifekit import eventually
-from stubs import Machines, not_yet, phase, reason, stubbed
+from machine.stubs import Machines, not_yet, phase, reason, stubbed
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from activitykit import CLUSTER, Attempts, NoServer
-from etcdkit import RealEtcd, etcd, real_etcd
-from kubekit import NODES, World, new_world
+from apiserver.simulated import NODES, World, new_world
+from etcd.members import RealEtcd, etcd, real_etcd
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.etcd import EtcdActivities

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from kubekit import ADMIN_TOKEN, NODES, VERSION, KubeTarget, Plugin, serving, write_kubeconfig
+from apiserver.simulated import ADMIN_TOKEN, NODES, VERSION, KubeTarget, Plugin, serving, write_kubeconfig
 from kubernetes.aio.config import incluster_config
 
 from activities.kube import credentialplugin, kubeconfig

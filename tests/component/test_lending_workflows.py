@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
-from config_lives import Configs, PlayedOwner, new_configs, old_nodes
-from control_planes import ControlPlane
-from control_planes import snapshot as of_control_plane
+from control_plane.workflow import ControlPlane
+from control_plane.workflow import snapshot as of_control_plane
 from lifekit import eventually
+from machine_configs.workflows import Configs, PlayedOwner, new_configs, old_nodes
 from pools.workflow import Pool, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from activitykit import Attempts, attempts, ref, running
-from driver_clouds import Given, fault
-from kubekit import NODES, SECRETS
+from apiserver.simulated import NODES, SECRETS
+from clouds.drivers import Given, fault
 
 from activities.cloud import joining
 from activities.cloud.joining import NO_TOKEN

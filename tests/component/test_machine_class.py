@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from lifekit import DEADLINE, eventually
-from machines import (
+from machine.stubbed import (
     CLASS,
     another,
     apply,
@@ -26,7 +26,7 @@ from machines import (
     until_told,
     updated,
 )
-from stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
+from machine.stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 

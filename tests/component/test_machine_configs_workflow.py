@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest_asyncio
-from config_lives import Configs, new_configs, old_nodes
-from config_pools import config_node, config_pool
 from lifekit import eventually
-from stubs import classified
+from machine.stubs import classified
+from machine_configs.cases import config_node, config_pool
+from machine_configs.workflows import Configs, new_configs, old_nodes
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from machines import listening
-from stubs import (
+from machine.stubbed import listening
+from machine.stubs import (
     SICK,
     TEN,
     Handle,

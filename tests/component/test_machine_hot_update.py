@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from lifekit import DEADLINE, eventually
-from machines import (
+from machine.stubbed import (
     CLASS,
     another,
     apply,
@@ -25,7 +25,7 @@ from machines import (
     until_told,
     updated,
 )
-from stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state
+from machine.stubs import NODE, VM, Machines, classified, failed_of_health, phase, reason, sick, state
 from temporalio.testing import WorkflowEnvironment
 
 from planners.provider_spec import spec_hash

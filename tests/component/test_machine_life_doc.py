@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from machinelives import END, START, Edge, lives
-from pagekit import everything, find, parse, typed
+from cli.pages import everything, find, parse, typed
+from machine.cycles import END, START, Edge, lives
 from paths import ROOT
 from temporalio.testing import WorkflowEnvironment
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from histories import reset
+from histories.recorded import reset
 from lifekit import eventually
-from machines import CLASS, Pool, another, listening, tell, until_told
-from stubs import VM, Machines, classified, not_yet, phase, reason, state
+from machine.stubbed import CLASS, Pool, another, listening, tell, until_told
+from machine.stubs import VM, Machines, classified, not_yet, phase, reason, state
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment

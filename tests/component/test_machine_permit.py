@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from machines import Pool, listening
-from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
+from machine.stubbed import Pool, listening
+from machine.stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cloud import VmLook

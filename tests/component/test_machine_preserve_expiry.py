@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from machines import tagged, tell
+from machine.stubbed import tagged, tell
+from machine.stubs import classified
 from preservation.machine import SOON, Kept, keeping, noted, when
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import eventually
+from machine.stubs import classified
 from preservation.machine import SOON, Kept, keeping, noted, when
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-from machines import Pool, listening
+from machine.stubbed import Pool, listening
+from machine.stubs import VM, classified, looked
 from preservation.machine import SOON, Kept, keeping, noted
-from stubs import VM, classified, looked
 from temporalio.testing import WorkflowEnvironment
 
 from resources.calls.cloud import CreateOutput, VmLook

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
-from machines import listening
+from machine.stubbed import listening
+from machine.stubs import VM, reason
 from preservation.machine import HOUR, Kept, keeping, noted, when
-from stubs import VM, reason
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.intents import DeleteIntent, RecreateIntent

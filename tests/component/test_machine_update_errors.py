@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from lifekit import eventually
-from machines import (
+from machine.stubbed import (
     CLASS,
     another,
     asked_for,
@@ -24,7 +24,7 @@ from machines import (
     until_told,
     updated,
 )
-from stubs import (
+from machine.stubs import (
     SICK,
     TEN,
     Handle,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from lifekit import eventually
-from machines import Pool, listening
-from stubs import Handle, Machines, classified, looked, phase, reason, state
+from machine.stubbed import Pool, listening
+from machine.stubs import Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from planners.machine.health import fails_at

@@ -7,7 +7,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from lifekit import eventually
-from stubs import Handle, Machines, classified, state
+from machine.stubs import Handle, Machines, classified, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from deadlines import at_once
+from histories.deadlines import at_once
 from lifekit import eventually
-from stubs import (
+from machine.stubs import (
     NODE,
     VM,
     Handle,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from activitykit import Attempts
-from kubekit import NODES, Obj, new_world
+from apiserver.simulated import NODES, Obj, new_world
 from lifekit import eventually, examples
 from temporalio import workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from classes import Classes, snapshot
 from lifekit import eventually
+from machine.classes import Classes, snapshot
+from machine.stubs import classified, stubbed
 from metricskit import NOW, Metered, Visibility, listed, metered, stubbed_machines, value
-from stubs import classified, stubbed
 from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode

@@ -17,7 +17,7 @@ from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
 from paths import ROOT
 from pools.lives import Pool, pool_spec
-from processes import change_settings, free_port, get, worker_process
+from processes.children import change_settings, free_port, get, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 import worker

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import eventually
+from machine.stubs import Handle, Machines, a_delete, not_yet, phase, running
 from metricskit import Metered, metered, stubbed_machines, value
-from stubs import Handle, Machines, a_delete, not_yet, phase, running
 from temporalio import activity
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 

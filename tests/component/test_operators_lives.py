@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from entitykit import NOW, waits_for
 from lifekit import eventually
-from stubs import VM, Machines, classified, looked, phase, reason, stubbed
-from stubs import state as stubs_state
+from machine.stubs import VM, Machines, classified, looked, phase, reason, stubbed
+from machine.stubs import state as stubs_state
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from entitykit import payload
-from histories import HISTORIES, Player, in_thread, load, tape
-from histories import state as state_of
+from histories.recorded import HISTORIES, Player, in_thread, load, tape
+from histories.recorded import state as state_of
 from lifekit import eventually
-from stubs import VM, Machines, phase, reason, state
+from machine.stubs import VM, Machines, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.base import Model

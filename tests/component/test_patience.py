@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli import Place, class_yaml, impatient, machine_yaml, place, text, working
+from cli.place import Place, class_yaml, impatient, machine_yaml, place, text, working
 from pools.behind_cli import Machines, played, pool_yaml
 from temporalio.service import RPCError, RPCStatusCode, WorkflowService
 

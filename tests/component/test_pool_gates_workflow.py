@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
-from deadlines import at_once
+from histories.deadlines import at_once
 from lifekit import eventually
 from pools.workflow import DEAF, Pool, begin, grown, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment

@@ -10,9 +10,9 @@ from unittest.mock import AsyncMock
 
 import pytest_asyncio
 from lifekit import eventually
+from machine.stubs import classified
 from pools import workflow as kit
 from pools.planner import EPOCH, World, member, spec
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from planners.fleet.steps import Delete

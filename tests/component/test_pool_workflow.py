@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import DEADLINE, eventually
+from machine.stubs import classified
 from pools.workflow import LINGERS, SLOW, UNBORN, PlayedMachine, Pool, new_pool, snapshot, spec
-from stubs import classified
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment

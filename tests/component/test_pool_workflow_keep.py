@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest_asyncio
 from lifekit import eventually
+from machine.stubs import classified
 from pools.standins import ASKED_LATE, SLOW, SLOW_TO_KEEP
 from pools.workflow import LINGERS, Pool, new_pool, snapshot, spec
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

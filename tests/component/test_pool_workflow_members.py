@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest_asyncio
 from lifekit import eventually
+from machine.stubs import classified
 from pools.workflow import DEAF, LINGERS, MUTE, Pool, new_pool, snapshot, spec
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from activities.temporal import workflows

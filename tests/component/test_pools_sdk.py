@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from cli import Place, class_yaml, eventually, impatient, place, text
+from cli.place import Place, class_yaml, eventually, impatient, place, text
 from paths import ROOT
 from pools.behind_cli import Machines, played, pool_yaml
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cli.pages import parse, run, typed
 from lifekit import Stack, eventually
-from pagekit import parse, run, typed
 from paths import ROOT
 from preservation.planner import ASKED, AUTO, kept, machine, own
 

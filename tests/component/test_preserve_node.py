@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from activitykit import CLUSTER, Attempts, NoServer
-from kubekit import NODES, Obj, new_world
+from apiserver.simulated import NODES, Obj, new_world
 
 from activities.cluster.marks import MarkActivities
 from activities.cluster.preserve import PreserveActivities

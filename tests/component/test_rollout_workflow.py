@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import eventually
+from machine.stubs import classified
 from pools.workflow import LINGERS, NEVER_JOINS, SLOW, Pool, marks_due, new_pool, snapshot, spec
-from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at

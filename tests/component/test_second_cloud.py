@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from activitykit import CLUSTER, Attempts, new_attempts
-from driver_clouds import FakeCloud, fake
+from clouds.drivers import FakeCloud, fake
 from fakecloud import FAKE
 from temporalio.exceptions import ApplicationErrorCategory
 

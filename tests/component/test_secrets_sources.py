@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from kubekit import World, new_world
+from apiserver.simulated import World, new_world
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 

@@ -6,8 +6,20 @@ import asyncio
 import json
 
 import pytest
-from cli import DEADLINE, NODE, Place, class_yaml, eventually, impatient, kubectl, machine_yaml, place, text, working
-from cli_standins import BECOMES
+from cli.place import (
+    DEADLINE,
+    NODE,
+    Place,
+    class_yaml,
+    eventually,
+    impatient,
+    kubectl,
+    machine_yaml,
+    place,
+    text,
+    working,
+)
+from cli.standins import BECOMES
 
 from resources.machine.state import Phase
 from resources.settings import load_settings

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armkit import COMPUTE, GROUP, LOCATION, NETWORK, SUBNET, UBUNTU, WORLD
-from simulator_process import Http, eventually, fast, kube_http
-from simulator_support import condition, is_ready, token_secret, user_data
+from clouds.arm import COMPUTE, GROUP, LOCATION, NETWORK, SUBNET, UBUNTU, WORLD
+from simulated.process import Http, eventually, fast, kube_http
+from simulated.support import condition, is_ready, token_secret, user_data
 
 from simulator.client import Obj
 from simulator.clouds.arm import delays_of

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from simulator_support import eventually, fake_vm
+from simulated.support import eventually, fake_vm
 
 from simulator.kubelet import Kubelets, Timings
 

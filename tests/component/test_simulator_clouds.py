@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver_clouds import registered
+from clouds.drivers import registered
 from fakecloud.api import FakeError, NoAnswer, Thing
 from fakecloud.wire import Remote
 from pydantic import ValidationError
-from simulator_process import Http, ec2_client, eventually, fast, kube_http, launch, process
-from simulator_support import TOKEN, condition, is_ready, token_secret, user_data
+from simulated.process import Http, ec2_client, eventually, fast, kube_http, launch, process
+from simulated.support import TOKEN, condition, is_ready, token_secret, user_data
 
 from resources.clouds import simulations
 from simulator.server import CloudSettings, SimulatorThread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from configkit import config, config_pool
-from simulator_support import eventually, served_cluster
+from machine_configs.kinds import config, config_pool
+from simulated.support import eventually, served_cluster
 
 from resources.machine_config.keys import DIALECTS, SEED
 from simulator.client import Obj

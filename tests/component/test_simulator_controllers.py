@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from simulator_support import (
+from simulated.support import (
     TOKEN_ID,
     Cluster,
     condition,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import requests
-from gcekit import IMAGE, OTHER_PROJECT, PROJECT, ZONE, GceStack, gce_stack, instance, key_credentials, spot
+from clouds.gce import IMAGE, OTHER_PROJECT, PROJECT, ZONE, GceStack, gce_stack, instance, key_credentials, spot
 from google.api_core import exceptions as errors
 from google.api_core.client_options import ClientOptions
 from google.auth import compute_engine, identity_pool
@@ -19,8 +19,8 @@ from google.auth.compute_engine import _metadata
 from google.auth.exceptions import OAuthError, RefreshError
 from google.auth.transport.requests import Request
 from google.cloud import compute_v1 as compute
-from simulator_process import Http, eventually, fast, kube_http
-from simulator_support import condition, is_ready, token_secret, user_data
+from simulated.process import Http, eventually, fast, kube_http
+from simulated.support import condition, is_ready, token_secret, user_data
 
 from simulator.clouds.gce import World
 from simulator.clouds.gce.server import LONGEST_WAIT

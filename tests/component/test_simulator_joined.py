@@ -13,7 +13,7 @@ import boto3
 import pytest
 import yaml
 from botocore.config import Config
-from simulator_support import Cluster, eventually, is_ready, served_cluster, token_secret, user_data
+from simulated.support import Cluster, eventually, is_ready, served_cluster, token_secret, user_data
 
 from simulator.kubelet import Timings
 from simulator.server import Simulator, SimulatorSettings

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kubekit import NODES, SECRETS, TOKEN, TOKEN_ID, KubeTarget, World, bootstrap_secret, new_world, node
+from apiserver.simulated import NODES, SECRETS, TOKEN, TOKEN_ID, KubeTarget, World, bootstrap_secret, new_world, node
 
 EVENTS = "/api/v1/namespaces/default/events"
 

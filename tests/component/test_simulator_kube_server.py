@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from kubekit import (
+from apiserver.simulated import (
     ADMIN_TOKEN,
     DEFINITIONS,
     LEASES,

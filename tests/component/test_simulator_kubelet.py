@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from simulator_support import (
+from simulated.support import (
     NOT_READY_TAINT,
     TOKEN_SECRET,
     Cluster,

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulator_process import Http, ec2_client, eventually, fast, kube_http, launch, process
-from simulator_support import NOT_READY_TAINT, is_ready, taint_keys, token_secret
+from simulated.process import Http, ec2_client, eventually, fast, kube_http, launch, process
+from simulated.support import NOT_READY_TAINT, is_ready, taint_keys, token_secret
 
 from simulator.client import Obj
 from simulator.frame import FaultRule

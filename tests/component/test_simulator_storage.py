@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from simulator_support import (
+from simulated.support import (
     Cluster,
     eventually,
     fake_vm,

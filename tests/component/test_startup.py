@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cli import DEADLINE, Place, class_yaml, end, machine_yaml, place, text, working
+from cli.place import DEADLINE, Place, class_yaml, end, machine_yaml, place, text, working
 
 __all__ = ["place", "working"]  # fixtures
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from lifekit import eventually
-from stubs import classified, not_yet, stubbed
+from machine.stubs import classified, not_yet, stubbed
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.enums.v1 import TimeoutType as ProtoTimeoutType
 from temporalio.api.failure.v1 import Failure

@@ -9,9 +9,9 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from machines import delete, tagged, tell, updated
+from machine.stubbed import delete, tagged, tell, updated
+from machine.stubs import phase, reason, stubbed
 from pools.workflow import new_pool, snapshot, spec
-from stubs import phase, reason, stubbed
 from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from kubekit import SECRETS, Obj, World, new_world
+from apiserver.simulated import SECRETS, Obj, World, new_world
 from pydantic import SecretStr
 
 from activities.kube.client import Kube, KubeError

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from kubekit import NODES
+from apiserver.simulated import NODES
 from lifekit import eventually
 from temporalio.common import SearchAttributePair
 from temporalio.testing import WorkflowEnvironment

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import watchkit
 import yaml
-from kubekit import NODES, KubeTarget
+from apiserver.simulated import NODES, KubeTarget
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world

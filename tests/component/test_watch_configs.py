@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from activitykit import Innermost
-from configdaemon import nodes
-from configkit import config, config_pool, create, install_kinds, path
-from kubekit import NODES, STRATEGIC, Obj, World, new_world
+from apiserver.simulated import NODES, STRATEGIC, Obj, World, new_world
 from lifekit import eventually
+from machine_configs.daemon import nodes
+from machine_configs.kinds import config, config_pool, create, install_kinds, path
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ExecuteActivityInput

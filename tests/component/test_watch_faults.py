@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import watchkit
-from kubekit import NODES
+from apiserver.simulated import NODES
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world, provider_id

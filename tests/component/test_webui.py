@@ -7,8 +7,8 @@ import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cli import Place, class_yaml, eventually, machine_yaml, place, text, working
-from cli_standins import BECOMES
+from cli.place import Place, class_yaml, eventually, machine_yaml, place, text, working
+from cli.standins import BECOMES
 from paths import ROOT
 
 from resources import attributes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import Place, eventually, place
+from cli.place import Place, eventually, place
 from paths import ROOT
 from pools.behind_cli import Machines, played
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from driver_clouds import AwsCloud, Given, aws, calls, machine, mutating
-from kubekit import LEASES, NODES, SECRETS, Obj, World, new_world
+from apiserver.simulated import LEASES, NODES, SECRETS, Obj, World, new_world
+from clouds.drivers import AwsCloud, Given, aws, calls, machine, mutating
 from temporalio.api.workflow.v1 import WorkflowExecutionExtendedInfo
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes

@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 import boto3
 import yaml
 from paths import ROOT
-from simulator_support import leftovers
+from simulated.support import leftovers
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
@@ -345,7 +345,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def an_etcd() -> dict[str, Any]:
-    """Settings of an etcd that may come to be (fakeetcd.py): a worker reads them when it starts."""
+    """Settings of an etcd that may come to be (etcd/fake.py): a worker reads them when it starts."""
     address = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
     files = {"certificate": "etcd/client.crt", "key": "etcd/client.key", "authority": "etcd/ca.crt"}
     return {"endpoints": [f"https://{address}:2379"], **files}

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from processes import free_port, get
-from stubs import Machines, stubbed
+from machine.stubs import Machines, stubbed
+from processes.children import free_port, get
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig

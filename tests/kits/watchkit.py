@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubekit import ADMIN_TOKEN, NODES, STRATEGIC, KubeTarget, Obj, serving
+from apiserver.simulated import ADMIN_TOKEN, NODES, STRATEGIC, KubeTarget, Obj, serving
 from lifekit import asked, eventually
 from temporalio import workflow
 from temporalio.client import Client, ListWorkflowsInput, OutboundInterceptor, SignalWorkflowInput, WorkflowHandle

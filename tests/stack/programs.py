@@ -7,8 +7,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from apiserver.build import Module, go_build
 from paths import TESTS
-from realkube_build import Module, go_build
 
 from stack.layers import CACHE
 

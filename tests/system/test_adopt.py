@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cli.pages import parse, typed
 from lifekit import CLUSTER, Stack, eventually, examples, hostler, new_stack
-from lives import client_of, fault, mend, provider_id, running, terminate
-from pagekit import parse, typed
+from machine.lives import client_of, fault, mend, provider_id, running, terminate
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment

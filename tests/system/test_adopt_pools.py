@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from histories import forgotten
+from histories.recorded import forgotten
 from lifekit import Stack, end_running, eventually, examples, hostler
-from lives import client_of, fault, knobs, mend
+from machine.lives import client_of, fault, knobs, mend
 from pools.lives import Crowd, Pool, machine_handle, pool_spec
 
 from resources.machine.intents import DeleteIntent

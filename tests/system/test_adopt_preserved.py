@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from lifekit import CLUSTER, Stack, eventually, hostler
-from lives import knobs, running, terminate, time_is_up
+from machine.lives import knobs, running, terminate, time_is_up
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from paths import ROOT
-from processes import alive, children, until
+from processes.children import alive, children, until
 
 LIFE = ROOT / "bench" / "life.py"
 IDLE = 11  # seconds: kubelets renew their leases every 10

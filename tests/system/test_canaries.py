@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from classes import LiveClass, refuse, relent, start_by_hand, tagged
-from histories import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
+from histories.recorded import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
 from lifekit import Stack, asked, end_running, eventually, new_stack
-from lives import knobs
+from machine.classes import LiveClass, refuse, relent, start_by_hand, tagged
+from machine.lives import knobs
 from pools.lives import Pool, machine_handle, pool_class, pool_spec
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hot_updates import Hot, instance_id, named, reasons, tags, text, users
-from kubekit import unique
+from apiserver.real import ALL, real_kube, required_assets
+from apiserver.simulated import unique
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
-from lives import node, told
-from realkube import ALL, real_kube, required_assets
+from machine.hot_updates import Hot, instance_id, named, reasons, tags, text, users
+from machine.lives import node, told
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.state import Phase

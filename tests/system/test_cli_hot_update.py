@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from hot_updates import MUST, Hot, instance_id, named, tags, text, users
 from lifekit import Stack, hostler
+from machine.hot_updates import MUST, Hot, instance_id, named, tags, text, users
 
 from resources.machine_class.state import UpdateState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cli import NODE, Place, eventually, kubectl, place, secret_yaml, text
+from cli.place import NODE, Place, eventually, kubectl, place, secret_yaml, text
 
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread

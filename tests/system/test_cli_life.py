@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import EXAMPLES, Stack, environment, eventually, hostler
-from lives import knobs
+from machine.lives import knobs
 
 HOSTLER = Path(sys.executable).parent / "hostler"
 

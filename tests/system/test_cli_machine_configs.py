@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import yaml
-from cli import answering
-from configkit import config, config_pool
-from configlife import ConfigLife, config_life
-from kubekit import NODES, Obj, simulated
+from apiserver.simulated import NODES, Obj, simulated
+from cli.place import answering
 from lifekit import command, eventually
+from machine_configs.kinds import config, config_pool
+from machine_configs.life import ConfigLife, config_life
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine_config.keys import MACHINE_CONFIG, SEED

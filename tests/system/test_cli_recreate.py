@@ -6,9 +6,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from cli import impatient
+from cli.place import impatient
 from lifekit import Stack, eventually, hostler, new_stack
-from lives import client_of, fault, mend, provider_id, running
+from machine.lives import client_of, fault, mend, provider_id, running
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.state import Phase

@@ -16,8 +16,7 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from processes import OwnServer, own_server
-from stubs import (
+from machine.stubs import (
     SICK,
     Handle,
     Machines,
@@ -32,6 +31,7 @@ from stubs import (
     stubbed,
     when,
 )
+from processes.children import OwnServer, own_server
 from temporalio.client import Client
 
 from resources.calls.cloud import CreateInput, CreateOutput

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from processes import alive, children, until
+from processes.children import alive, children, until
 from rich.console import Console
 
 from resources.clouds import simulations

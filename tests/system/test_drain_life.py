@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kubekit import pod
+from apiserver.simulated import pod
 from lifekit import Stack, eventually, new_stack
 from temporalio import activity
 from temporalio.client import Client

@@ -7,13 +7,13 @@ import asyncio
 import uuid
 
 import pytest
-from configkit import config_pool
-from configlife import ConfigLife
-from fakeetcd import fake_etcd
+from etcd.fake import fake_etcd
 from faults.control_plane_flows import LiveControlPlane
 from faults.flow import template
-from lentlives import Attendance, lent_life
 from lifekit import Stack, eventually
+from machine_configs.kinds import config_pool
+from machine_configs.lent import Attendance, lent_life
+from machine_configs.life import ConfigLife
 from pools.lives import OTHER_IMAGE, Pool, pool_class, pool_spec
 from temporalio.testing import WorkflowEnvironment
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from lifekit import CLUSTER, Stack, eventually, examples, new_stack, plant
-from lives import fault, knobs, node
+from machine.lives import fault, knobs, node
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hot_updates import Hot
 from lifekit import Stack, new_stack
-from lives import Elsewhere, client_of
+from machine.hot_updates import Hot
+from machine.lives import Elsewhere, client_of
 from pools.lives import Pool, kept_when_it_fails, pool_spec
 from temporalio.testing import WorkflowEnvironment
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually, examples, write_secret
-from lives import (
+from machine.lives import (
     described,
     details,
     fault,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hot_updates import COST_A, COST_B, MUST, PATIENT, A, B, Hot, instance_id
 from lifekit import CLUSTER, Stack, eventually, examples, plant, write_secret
+from machine.hot_updates import COST_A, COST_B, MUST, PATIENT, A, B, Hot, instance_id
 
 from resources.machine.manifest import SecretRef
 from resources.machine.state import MachineState, Phase

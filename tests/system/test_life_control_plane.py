@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
-from etcdoperator import etcd_operator
+from etcd.operator import etcd_operator
 from faults.control_plane_flows import LiveControlPlane
 from faults.pool_invariants import Watched
 from lifekit import Stack, eventually, new_stack

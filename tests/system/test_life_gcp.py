@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hot_updates import Hot
 from lifekit import Stack, new_stack
-from lives import Elsewhere
+from machine.hot_updates import Hot
+from machine.lives import Elsewhere
 from pools.lives import Pool, kept_when_it_fails, pool_spec
 from temporalio.testing import WorkflowEnvironment
 

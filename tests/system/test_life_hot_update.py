@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, ours, reasons, said
 from lifekit import Stack, eventually
-from lives import knobs
+from machine.hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, ours, reasons, said
+from machine.lives import knobs
 
 from planners.provider_spec import spec_hash
 from resources.machine.state import OperationState, OperationType, Phase

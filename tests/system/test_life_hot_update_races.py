@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, reasons
 from lifekit import Stack, eventually, new_stack
-from lives import fault
+from machine.hot_updates import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, reasons
+from machine.lives import fault
 from paths import ROOT
 from temporalio.testing import WorkflowEnvironment
 

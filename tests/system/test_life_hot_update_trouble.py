@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hot_updates import COST_A, COST_B, MUST, PATIENT, A, B, Hot, gate, instance_id, ours, reasons, said
 from lifekit import Stack, eventually, plant
-from lives import described, fault
+from machine.hot_updates import COST_A, COST_B, MUST, PATIENT, A, B, Hot, gate, instance_id, ours, reasons, said
+from machine.lives import described, fault
 
 from resources.errors import ErrorClass
 from resources.machine.state import MachineState, OperationState, OperationType, Phase, UpdateTrouble

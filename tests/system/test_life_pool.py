@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import Stack, end_running, eventually, new_stack
-from lives import instance, knobs
+from machine.lives import instance, knobs
 from pools.lives import OTHER_IMAGE, Crowd, Pool, killing, machine_handle, marks, pool_class, pool_spec, worker_process
 from temporalio.testing import WorkflowEnvironment
 

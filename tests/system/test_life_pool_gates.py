@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli import Place
+from cli.place import Place
 from lifekit import EXAMPLES, Stack, end_running
 from pools.lives import Pool
 from temporalio.testing import WorkflowEnvironment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from hot_updates import COST_A, COST_B, PATIENT, B, Hot, instance_id
 from lifekit import Stack, end_running, eventually
-from lives import fault
+from machine.hot_updates import COST_A, COST_B, PATIENT, B, Hot, instance_id
+from machine.lives import fault
 from pools.lives import OTHER_IMAGE, Crowd, Pool, machine_handle, pool_spec
 
 from resources.machine_class.state import ClassState, UpdateState

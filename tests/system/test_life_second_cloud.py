@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driver_clouds import registered
+from clouds.drivers import registered
 from fakecloud import FAKE
 from lifekit import examples, new_stack, write_secret
 from temporalio.testing import WorkflowEnvironment

@@ -16,7 +16,19 @@ from typing import Any
 
 import pytest
 from lifekit import Stack, eventually, new_stack
-from lives import described, details, fault, instance, knobs, node, nothing_is_left, reasons, story, time_is_up, told
+from machine.lives import (
+    described,
+    details,
+    fault,
+    instance,
+    knobs,
+    node,
+    nothing_is_left,
+    reasons,
+    story,
+    time_is_up,
+    told,
+)
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from watchkit import Door

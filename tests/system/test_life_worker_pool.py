@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli import Place
+from cli.place import Place
 from lifekit import EXAMPLES, Stack, end_running, eventually, hostler
 from pools.lives import Pool
 from temporalio.testing import WorkflowEnvironment

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
-from lockedtemporal import ADMIN, NAMESPACE, NEEDED, LockedTemporal
+from processes.locked_temporal import ADMIN, NAMESPACE, NEEDED, LockedTemporal
 
 import worker
 from resources.machine.state import Phase

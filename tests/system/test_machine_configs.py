@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from configdaemon import referee
-from configkit import config_pool
-from configlife import ConfigLife, config_life
-from kubekit import simulated
+from apiserver.simulated import simulated
+from machine_configs.daemon import referee
+from machine_configs.kinds import config_pool
+from machine_configs.life import ConfigLife, config_life
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine_config.state import ConfigRolloutOutcome

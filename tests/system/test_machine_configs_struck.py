@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from configdaemon import Referee, referee
-from configkit import config_pool
-from configlife import ConfigLife, config_life
+from apiserver.real import CERTIFICATES, real_kube, required_assets
+from apiserver.simulated import KubeTarget, simulated
 from faults.strike import CRASHES, Fault, Kind, arm, faulty_worker, warm_up
-from kubekit import KubeTarget, simulated
 from lifekit import eventually
-from realkube import CERTIFICATES, real_kube, required_assets
+from machine_configs.daemon import Referee, referee
+from machine_configs.kinds import config_pool
+from machine_configs.life import ConfigLife, config_life
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 

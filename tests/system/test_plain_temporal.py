@@ -8,8 +8,8 @@ import shlex
 from typing import Any
 
 import pytest
+from cli.pages import run
 from lifekit import Stack, eventually
-from pagekit import run
 from paths import ROOT
 from temporalio.client import WorkflowHandle
 

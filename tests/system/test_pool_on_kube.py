@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from apiserver.real import ALL, real_kube, required_assets
 from lifekit import EXAMPLES, Stack, end_running, eventually, new_stack
 from pools.lives import OTHER_IMAGE, Crowd, Pool, marks, pool_class, pool_spec
-from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 
 from resources.pool.rollout import RolloutOutcome

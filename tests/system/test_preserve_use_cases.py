@@ -13,10 +13,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from apiserver.real import ALL, real_kube, required_assets
 from lifekit import Stack, end_running, eventually, hostler, new_stack
-from lives import knobs
+from machine.lives import knobs
 from pools.lives import Pool, pool_spec
-from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine.preservation import PreservedBy

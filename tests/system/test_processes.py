@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from paths import TESTS
-from processes import alive, locked, until
+from processes.children import alive, locked, until
 
 from starter.local import processes
 from starter.local.processes import Child, Command, ProcessError, Processes

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apiserver.real import ALL, RealKube, real_kube, required_assets
+from apiserver.simulated import NODES, PODS, REQUESTS, SECRETS, KubeTarget, Obj, unique
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from kubekit import NODES, PODS, REQUESTS, SECRETS, KubeTarget, Obj, unique
 from lifekit import Stack, eventually, new_stack, write_secret
-from lives import knobs, time_is_up, user_data
-from realkube import ALL, RealKube, real_kube, required_assets
+from machine.lives import knobs, time_is_up, user_data
 from temporalio.testing import WorkflowEnvironment
 
 import activities.drain.nodes

@@ -18,9 +18,9 @@ from faults.invariants import Witness, check_i6, check_one_at_a_time, check_read
 from faults.matrix import EVERYTHING, side_by_side
 from faults.pool_flows import Live, live, settled
 from faults.pool_invariants import check_i2, check_pool_i1, check_pool_i6
-from histories import reset, reset_machine, run_of
+from histories.recorded import reset, reset_machine, run_of
 from lifekit import Stack, asked, eventually, new_stack, result_of
-from lives import knobs
+from machine.lives import knobs
 from pools.lives import OTHER_IMAGE
 from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment

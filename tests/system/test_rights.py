@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 import yaml
-from kubekit import NODES, PODS, SECRETS, KubeTarget, Obj
+from apiserver.real import ALL, RealKube, real_kube, required_assets
+from apiserver.simulated import NODES, PODS, SECRETS, KubeTarget, Obj
 from lifekit import CLUSTER, Stack, end_running, eventually, examples, hostler, new_stack
-from lives import fault, knobs, mend, terminate
+from machine.lives import fault, knobs, mend, terminate
 from paths import ROOT
 from pools.lives import OTHER_IMAGE, Pool, marks, pool_class, pool_spec
-from realkube import ALL, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 
 import worker

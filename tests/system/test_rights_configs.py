@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from configkit import config_pool, create, path
-from configlife import ConfigLife, config_life
-from kubekit import KubeTarget, Obj
+from apiserver.real import CERTIFICATES, RealKube, real_kube, required_assets
+from apiserver.simulated import KubeTarget, Obj
 from lifekit import eventually
+from machine_configs.kinds import config_pool, create, path
+from machine_configs.life import ConfigLife, config_life
 from paths import ROOT
-from realkube import CERTIFICATES, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 
 import worker

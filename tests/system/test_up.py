@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from processes import alive, children, locked, until
+from processes.children import alive, children, locked, until
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest

@@ -16,10 +16,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import yaml
-from builds import build_id, build_of, make_current
 from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
+from machine.stubs import running, stubbed
 from paths import ROOT
-from stubs import running, stubbed
+from processes.builds import build_id, build_of, make_current
 from temporalio.testing import WorkflowEnvironment
 
 import worker

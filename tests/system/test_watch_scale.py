@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import boto3
-import driver_clouds
 import pytest
 import watchkit
-from driver_clouds import AwsCloud, Given
+from clouds import drivers as driver_clouds
+from clouds.drivers import AwsCloud, Given
 from lifekit import eventually
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, ListWorkflowsInput, OutboundInterceptor, SignalWorkflowInput, WorkflowHandle

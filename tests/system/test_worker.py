@@ -15,7 +15,7 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
 from paths import ROOT
-from processes import change_settings, free_port, get, worker_process
+from processes.children import change_settings, free_port, get, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 import worker
@@ -68,7 +68,7 @@ async def test_a_thread_that_never_comes_back_ends_the_worker(bare: Stack) -> No
     """The SDK would wait for ever for a thread that never comes back from a task, with one slot less."""
     metrics = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{metrics}")
-    async with worker_process(bare, program=("tests/kits/wontend.py",)) as process:
+    async with worker_process(bare, program=("-m", "processes.wont_end")) as process:
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.readline(), 60)
         prefix = bare.settings.queue_prefix

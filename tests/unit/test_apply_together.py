@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from classes import snapshot
+from machine.classes import snapshot
 
 from resources.machine_class.state import ClassState, User
 from resources.owner import CONTROL_PLANE, Owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from azurekit import azure_spec
+from clouds.azure import azure_spec
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from azurekit import azure_spec
+from clouds.azure import azure_spec
 
 from planners.machine.hot_update import rolling_hash
 from resources.clouds.azure.spec import TAG_RULES, AzureProviderSpec, realm_of

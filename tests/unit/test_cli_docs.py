@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pagekit import parse, typed
+from cli.pages import parse, typed
 from paths import ROOT
 from typer.exceptions import TyperException
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Union
 
 import pytest
-from driver_clouds import registered
+from clouds.drivers import registered
 from fakecloud import FAKE, FakeProviderSpec
 from pydantic import BaseModel, ValidationError
 

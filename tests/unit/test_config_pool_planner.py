@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from config_pools import NOW, config_node, config_nodes, config_pool, look
+from machine_configs.cases import NOW, config_node, config_nodes, config_pool, look
 
 from planners.fleet.steps import Wait
 from planners.machine_config import nodes as of

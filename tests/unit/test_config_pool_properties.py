@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pytest
-from config_pools import NOW, config_node, config_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_configs.cases import NOW, config_node, config_pool
 
 from planners.machine_config import nodes as of
 from planners.machine_config.follow import follow

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from config_pools import NOW, config_node, config_nodes, config_pool, look
+from machine_configs.cases import NOW, config_node, config_nodes, config_pool, look
 
 from planners.machine_config.follow import GRACE, follow
 from planners.machine_config.membership import facts_of, label_keys, pool_of, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 
-from pagekit import parse, typed
+from cli.pages import parse, typed
 from paths import ROOT
 
 from planners.control_plane import gates

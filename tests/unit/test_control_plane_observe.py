@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hosts import NOW
+from control_plane.cases import NOW
 from pools.workflow import snapshot
 
 from planners.control_plane.adoption import domain_of, index_in, place_of, revision_of

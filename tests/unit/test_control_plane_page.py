@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli import class_yaml
+from cli.place import class_yaml
 
 from resources.cluster.state import ClusterState
 from resources.control_plane.expansion import expand

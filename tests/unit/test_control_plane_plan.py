@@ -1,6 +1,6 @@
 """The plan of a control plane: given machines by index, when one plan is made, then its steps and waits.
 
-Machines are written as in tests/kits/hosts.py. Rows with an id are from OpenShift's tests.
+Machines are written as in tests/kits/control_plane/cases.py. Rows with an id are from OpenShift's tests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hosts import NOW, host, observed
+from control_plane.cases import NOW, host, observed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hosts import NOW, observed
+from control_plane.cases import NOW, observed
 
 from planners.control_plane.plan import plan
 from planners.control_plane.status import complete

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cli import class_yaml
+from cli.place import class_yaml
 
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import ClassPreview

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podkit import THING, kubectl_prints
+from apiserver.pods import THING, kubectl_prints
 
 from starter.gotemplates import read
 from starter.templates import TemplateError

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from pagekit import parse, typed
+from cli.pages import parse, typed
 from paths import ROOT
 
 from planners.telling import LONGEST

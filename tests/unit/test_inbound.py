@@ -16,7 +16,18 @@ from typing import Any, NamedTuple
 
 import pytest
 from entitykit import Fuzz, payload
-from histories import CONVERTER, HISTORIES, Player, Tape, TaskFailed, definition_of, in_thread, load, state, tape
+from histories.recorded import (
+    CONVERTER,
+    HISTORIES,
+    Player,
+    Tape,
+    TaskFailed,
+    definition_of,
+    in_thread,
+    load,
+    state,
+    tape,
+)
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from config_pools import config_node, config_pool
+from machine_configs.cases import config_node, config_pool
 from paths import ROOT
 from typer.testing import CliRunner
 

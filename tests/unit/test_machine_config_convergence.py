@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machineconfigs import (
+from machine_configs.objects import (
     NOW,
     OPTIONS,
     at_rest,

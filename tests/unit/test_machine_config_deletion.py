@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from config_pools import config_node
-from machineconfigs import NOW, OPTIONS, at_rest, config, controller_config, file, kubelet_config, named, pool
+from machine_configs.cases import config_node
+from machine_configs.objects import NOW, OPTIONS, at_rest, config, controller_config, file, kubelet_config, named, pool
 
 from planners.machine_config.objects import changed
 from planners.machine_config.picture import Picture

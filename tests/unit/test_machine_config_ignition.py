@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machineconfigs import file, ignition
+from machine_configs.objects import file, ignition
 
 from planners.machine_config.ignition import EMPTY, IgnitionError, content_of, file_of, read
 from planners.machine_config.ignition_merge import merged

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from machineconfigs import (
+from machine_configs.objects import (
     NOW,
     OPTIONS,
     at_rest,

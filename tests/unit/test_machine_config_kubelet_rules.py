@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machineconfigs import OPTIONS, file, kubelet_config, pool
+from machine_configs.objects import OPTIONS, file, kubelet_config, pool
 
 from planners.machine_config.ignition import content_of
 from planners.machine_config.kubelet_merge import KubeletError, ignition_of, merged, read_conf

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machineconfigs import OPTIONS, config, controller_config, file, ignition, key, made, pool
+from machine_configs.objects import OPTIONS, config, controller_config, file, ignition, key, made, pool
 
 from planners.machine_config.merge import MergeError, in_order, merge
 from planners.machine_config.picture import RenderOptions

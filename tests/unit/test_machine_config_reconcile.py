@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from machineconfigs import (
+from machine_configs.objects import (
     GOLDEN,
     NOW,
     OPTIONS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machineconfigs import GOLDEN, SHIPPED, controller_config, named, readable
+from machine_configs.objects import GOLDEN, SHIPPED, controller_config, named, readable
 from paths import ROOT
 
 from planners.machine_config import layers, templates

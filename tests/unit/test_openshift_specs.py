@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from driver_clouds import registered
+from clouds.drivers import registered
 from fakecloud import FAKE
 from paths import ROOT
 from pydantic import ValidationError

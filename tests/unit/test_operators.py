@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from cli.pages import FILES
 from entitykit import NOW, described, waits_for
-from pagekit import FILES
 from paths import ROOT
 
 from activities.kube.client import Kube

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cli import class_yaml, machine_yaml, text
+from cli.place import class_yaml, machine_yaml, text
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from driver_clouds import registered
+from clouds.drivers import registered
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT

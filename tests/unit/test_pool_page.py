@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from cli import class_yaml
+from cli.place import class_yaml
 from entitykit import described, waits_for
 from pools.behind_cli import pool_yaml
 

@@ -6,7 +6,7 @@ import inspect
 import re
 import shlex
 
-from pagekit import parse
+from cli.pages import parse
 from paths import ROOT
 
 from planners.fleet.steps import HELD, STOPPED

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cli.pages import parse
 from lifekit import examples
-from pagekit import parse
 
 from planners.machine.preservation import effective
 from resources.fleet.rehearsal import Rehearsal

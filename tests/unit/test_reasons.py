@@ -8,7 +8,7 @@ import runpy
 from typing import Any
 
 import pytest
-from pagekit import everything, find, parse
+from cli.pages import everything, find, parse
 from paths import ROOT
 from typer.exceptions import TyperException
 

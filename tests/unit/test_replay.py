@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import HISTORIES, found_in, load, replayer
+from histories.record import FLOWS, IDENTITY
+from histories.recorded import HISTORIES, found_in, load, replayer
 from paths import ROOT
-from record_histories import FLOWS, IDENTITY
 from temporalio import workflow
 
 import worker

@@ -6,7 +6,7 @@ import base64
 import gzip
 
 import pytest
-from simulator_support import TOKEN, TOKEN_SECRET, user_data
+from simulated.support import TOKEN, TOKEN_SECRET, user_data
 
 from simulator.kubelet import KnobRule, Knobs
 from simulator.kubelet.knobs import knobs_for

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from driver_clouds import registered
+from clouds.drivers import registered
 from fakecloud import FAKE
 from paths import ROOT
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import boto3
 import pytest
-from awskit import ROOT_DISK, Vm
 from botocore.config import Config
-from driver_clouds import AwsCloud, aws
+from clouds.aws import ROOT_DISK, Vm
+from clouds.drivers import AwsCloud, aws
 
 from simulator.clouds.ec2 import World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from awskit import secret
-from driver_clouds import AwsCloud, calls, fault, machine, mark
+from clouds.aws import secret
+from clouds.drivers import AwsCloud, calls, fault, machine, mark
 from pydantic import SecretStr
 
 from drivers.aws.calls import Clients

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from awskit import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
-from driver_clouds import AwsCloud, Given, calls, delete_until_gone, fault, machine, until
+from clouds.aws import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
+from clouds.drivers import AwsCloud, Given, calls, delete_until_gone, fault, machine, until
 
 from drivers.aws.calls import Ec2 as Ec2Calls
 from drivers.base import Evidence

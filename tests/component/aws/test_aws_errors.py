@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from awskit import secret
 from botocore.exceptions import ClientError, ParamValidationError
-from driver_clouds import AwsCloud, fault, machine
+from clouds.aws import secret
+from clouds.drivers import AwsCloud, fault, machine
 
 from drivers.aws import failures
 from drivers.base import DriverSettings, ListMachinesRequest, load_driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from awskit import (
+from clouds.aws import (
     AFTER,
     BEFORE,
     DATA_DISK,
@@ -19,7 +19,7 @@ from awskit import (
     operations,
     resources,
 )
-from driver_clouds import AwsCloud, calls, mark, mutating
+from clouds.drivers import AwsCloud, calls, mark, mutating
 
 from drivers.aws.calls import Ec2
 from drivers.base import UpdateMachineResponse

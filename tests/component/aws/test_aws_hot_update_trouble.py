@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from awskit import AFTER, ALWAYS, BEFORE, DATA_DISK, MUST, ROOT_DISK, Vm, attach_volume, operations, resources, tags
-from driver_clouds import AwsCloud, calls, fault, mark, mutating
+from clouds.aws import AFTER, ALWAYS, BEFORE, DATA_DISK, MUST, ROOT_DISK, Vm, attach_volume, operations, resources, tags
+from clouds.drivers import AwsCloud, calls, fault, mark, mutating
 
 from planners.machine.hot_update import may_carry
 from resources.errors import ErrorClass

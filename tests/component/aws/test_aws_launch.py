@@ -7,8 +7,8 @@ import random
 from typing import Any
 
 import pytest
-from awskit import KEPT_DISK, NIC, ROOT_DISK, SUBNET, instance_of, tags
-from driver_clouds import AwsCloud, Given, calls, machine, mark, mutating
+from clouds.aws import KEPT_DISK, NIC, ROOT_DISK, SUBNET, instance_of, tags
+from clouds.drivers import AwsCloud, Given, calls, machine, mark, mutating
 from pydantic import SecretStr
 
 from drivers.aws.calls import Ec2

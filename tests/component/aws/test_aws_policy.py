@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from awskit import KEPT_DISK, NIC, ROOT_DISK
-from driver_clouds import AwsCloud, calls, delete_until_gone, machine
+from clouds.aws import KEPT_DISK, NIC, ROOT_DISK
+from clouds.drivers import AwsCloud, calls, delete_until_gone, machine
 from paths import ROOT
 
 from drivers.base import DriverSettings, Evidence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from awskit import NIC, instance_of
-from driver_clouds import AwsCloud, calls, fault, machine, mark, mutating
+from clouds.aws import NIC, instance_of
+from clouds.drivers import AwsCloud, calls, fault, machine, mark, mutating
 
 from drivers.errors import DriverError
 from resources.errors import ErrorClass

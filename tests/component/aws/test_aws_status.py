@@ -6,7 +6,7 @@ import base64
 from typing import Any, ClassVar
 
 import pytest
-from driver_clouds import AwsCloud, calls, fault, machine, mark, until
+from clouds.drivers import AwsCloud, calls, fault, machine, mark, until
 
 from drivers.aws import instances
 from drivers.aws.calls import Ec2 as Ec2Calls

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from azurekit import AzureCloud, azure
+from clouds.azure import AzureCloud, azure
 
 
 @pytest.fixture(autouse=True)

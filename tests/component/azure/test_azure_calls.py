@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from azurekit import AzureCloud
-from driver_clouds import Given, calls, delete_until_gone, machine, mark
+from clouds.azure import AzureCloud
+from clouds.drivers import Given, calls, delete_until_gone, machine, mark
 
 from drivers.azure import places
 from drivers.base import DriverSettings, MachineStatus, Making

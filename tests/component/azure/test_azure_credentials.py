@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
-from azurekit import AzureCloud
+from clouds.azure import AzureCloud
+from clouds.drivers import fault, machine, mark
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -18,7 +19,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import NameOID
-from driver_clouds import fault, machine, mark
 from pydantic import SecretStr
 
 from drivers.azure.failures import translate

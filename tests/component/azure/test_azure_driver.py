@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from azurekit import AzureCloud
-from driver_clouds import Given, calls, delete_until_gone, fault, machine, mark, mutating
+from clouds.azure import AzureCloud
+from clouds.drivers import Given, calls, delete_until_gone, fault, machine, mark, mutating
 from pydantic import SecretStr
 
 from drivers.azure.credentials import from_secret

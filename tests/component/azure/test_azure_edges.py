@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from azurekit import KEY_UID, AzureCloud
-from driver_clouds import Given, calls, delete_until_gone, fault, machine, mark, mutating
+from clouds.azure import KEY_UID, AzureCloud
+from clouds.drivers import Given, calls, delete_until_gone, fault, machine, mark, mutating
 
 from drivers.azure import places
 from drivers.azure.calls import Arm

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from azurekit import AzureCloud
-from driver_clouds import MOST, Given, again_and_again, calls, fault, machine
+from clouds.azure import AzureCloud
+from clouds.drivers import MOST, Given, again_and_again, calls, fault, machine
 
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Driver, DriverSettings, Evidence, Making
 from drivers.errors import DriverError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from azurekit import AzureCloud
-from driver_clouds import calls, machine, mark
+from clouds.azure import AzureCloud
+from clouds.drivers import calls, machine, mark
 
 from drivers.azure import operations, places
 from drivers.azure.calls import Clients

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from azurekit import AzureCloud
-from driver_clouds import Given, fault, machine
+from clouds.azure import AzureCloud
+from clouds.drivers import Given, fault, machine
 
 from drivers.base import DeleteMachineResponse, Driver, DriverSettings, Evidence, MachineStatus, Making
 from drivers.errors import DriverError

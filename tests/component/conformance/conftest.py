@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from activitykit import OneMachine, new_attempts, one_machine
-from drainkit import Drain, new_drain
-from driver_clouds import AwsCloud, aws
+from clouds.drivers import AwsCloud, aws
+from machine.drains import Drain, new_drain
 from temporalio.testing import WorkflowEnvironment
 
 

@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import pytest
 from activitykit import USER_DATA, OneMachine, instance
-from deadlines import at_once
-from driver_clouds import calls, fault
+from clouds.drivers import calls, fault
+from histories.deadlines import at_once
 from lifekit import eventually
-from machines import delete, ended, events, operation, phase, reason, running, state, with_vm
+from machine.stubbed import delete, ended, events, operation, phase, reason, running, state, with_vm
+from machine.stubs import NODE, VM, Machines, classified
 from pydantic import SecretStr
-from stubs import NODE, VM, Machines, classified
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from machines import operation, state
-from stubs import NODE, VM, Machines, classified
+from machine.stubbed import operation, state
+from machine.stubs import NODE, VM, Machines, classified
 
 from resources.calls.cloud import CreateOutput, UpdateOutput
 from resources.errors import ErrorClass

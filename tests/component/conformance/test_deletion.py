@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from activitykit import OneMachine
-from driver_clouds import AwsCloud, delete_until_gone, machine
+from clouds.drivers import AwsCloud, delete_until_gone, machine
 from lifekit import eventually
-from machines import (
+from machine.stubbed import (
     WAY_OUT,
     called,
     delete,
@@ -26,7 +26,7 @@ from machines import (
     way_out,
     with_vm,
 )
-from stubs import NODE, VM, Machines, classified, not_yet, stubbed
+from machine.stubs import NODE, VM, Machines, classified, not_yet, stubbed
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from drainkit import CLAIMS, VOLUMES, Drain
-from kubekit import PODS
+from apiserver.simulated import PODS
+from machine.drains import CLAIMS, VOLUMES, Drain
 
 from activities.drain.budgets import misconfigured
 from resources.calls.drain import DrainOutput

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from deadlines import at_once
-from drainkit import NODE as DRAINED
-from drainkit import Drain
-from kubekit import NODES
+from apiserver.simulated import NODES
+from histories.deadlines import at_once
 from lifekit import eventually
-from machines import (
+from machine.drains import NODE as DRAINED
+from machine.drains import Drain
+from machine.stubbed import (
     WAY_OUT,
     called,
     delete,
@@ -28,7 +28,7 @@ from machines import (
     state,
     way_out,
 )
-from stubs import Machines, classified, not_yet
+from machine.stubs import Machines, classified, not_yet
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 

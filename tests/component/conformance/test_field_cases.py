@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from activitykit import OneMachine, instance
-from deadlines import at_once
-from driver_clouds import AwsCloud, calls, delete_until_gone, fault, machine, mark, until
+from apiserver.simulated import NODES
+from clouds.drivers import AwsCloud, calls, delete_until_gone, fault, machine, mark, until
 from faults.flows import FLOWS
 from faults.strike import Fault, faulty_worker
-from kubekit import NODES
+from histories.deadlines import at_once
 from lifekit import Stack, eventually, new_stack
-from machines import called, delete, ended, past_both_looks, phase, reason, running, state
-from stubs import NODE, VM, Machines, classified, looked
+from machine.stubbed import called, delete, ended, past_both_looks, phase, reason, running, state
+from machine.stubs import NODE, VM, Machines, classified, looked
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from deadlines import at_once
+from histories.deadlines import at_once
 from hypothesis import given
 from hypothesis import strategies as st
 from lifekit import eventually
-from machines import called, delete, ended, past, past_both_looks, phase, reason, running, state, with_vm
-from stubs import NODE, VM, Machines, classified, looked, stubbed
+from machine.stubbed import called, delete, ended, past, past_both_looks, phase, reason, running, state, with_vm
+from machine.stubs import NODE, VM, Machines, classified, looked, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker

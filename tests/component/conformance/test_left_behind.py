@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from activitykit import OneMachine, instance
 from lifekit import eventually
-from machines import called, delete, ended
-from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
+from machine.stubbed import called, delete, ended
+from machine.stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from machines import called, delete, ended, running
-from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
+from machine.stubbed import called, delete, ended, running
+from machine.stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError

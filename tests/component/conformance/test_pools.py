@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import Stack, end_running, eventually
-from machines import Pool as Listening
+from machine.stubbed import Pool as Listening
+from machine.stubs import Machines, classified, looked, phase, reason, state
 from pools.lives import Pool as LivePool
 from pools.lives import pool_class, pool_spec
 from pools.workflow import SLOW, Pool, new_pool, snapshot, spec
-from stubs import Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass

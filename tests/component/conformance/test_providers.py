@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from activitykit import OneMachine, instance
-from driver_clouds import AwsCloud, calls, delete_until_gone, fault, machine, mark, mutating
+from clouds.drivers import AwsCloud, calls, delete_until_gone, fault, machine, mark, mutating
 from temporalio.exceptions import ApplicationError
 
 from drivers.errors import DriverError

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kubekit import KubeTarget, simulated
+from apiserver.real import CERTIFICATES, real_kube, required_assets
+from apiserver.simulated import KubeTarget, simulated
 from kubernetes.aio.client import ApiClient
-from realkube import CERTIFICATES, real_kube, required_assets
 
 from activities.deps import Deps
 from resources.machine_config.settings import MachineConfigSettings

@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from armkit import (
+from azure.core import MatchConditions
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ServiceRequestError, ServiceResponseError
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.compute.aio import ComputeManagementClient as AioClient
+from clouds.arm import (
     COMPUTE,
     DEADLINE,
     GROUP,
@@ -28,11 +33,6 @@ from armkit import (
     event_loop,
     refusal,
 )
-from azure.core import MatchConditions
-from azure.core.credentials import AccessToken
-from azure.core.exceptions import ServiceRequestError, ServiceResponseError
-from azure.mgmt.compute import ComputeManagementClient
-from azure.mgmt.compute.aio import ComputeManagementClient as AioClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa

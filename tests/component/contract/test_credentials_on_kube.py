@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from kubekit import NODES, SECRETS, KubeTarget, Plugin, new_certificate, unique, write_kubeconfig
+from apiserver.simulated import NODES, SECRETS, KubeTarget, Plugin, new_certificate, unique, write_kubeconfig
 from lifekit import eventually
-from processes import children
+from processes.children import children
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from driver_clouds import CLOUDS, Cloud, Given, calls, delete_until_gone, fake, fault, machine, mark, mutating
+from clouds.drivers import CLOUDS, Cloud, Given, calls, delete_until_gone, fake, fault, machine, mark, mutating
 from pydantic import SecretStr
 from temporalio.common import MetricMeter
 

@@ -24,7 +24,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, ConnectionClosedError
-from simulator_support import leftovers
+from simulated.support import leftovers
 
 from simulator.clouds.ec2 import Ec2, Ec2Vm, Subnet, World
 from simulator.frame import FaultRule, Frame

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from drainkit import BUDGETS, NODE, VM, Drain
-from kubekit import NODES, PODS, KubeTarget
+from apiserver.simulated import NODES, PODS, KubeTarget
+from machine.drains import BUDGETS, NODE, VM, Drain
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.cluster.node import NodeActivities

@@ -6,7 +6,20 @@ import base64
 from datetime import UTC, datetime
 
 import pytest
-from kubekit import JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, KubeTarget, Obj, make_node, make_pod, node, pod, unique
+from apiserver.simulated import (
+    JSON_PATCH,
+    MERGE,
+    NODES,
+    PODS,
+    STRATEGIC,
+    KubeTarget,
+    Obj,
+    make_node,
+    make_pod,
+    node,
+    pod,
+    unique,
+)
 from kubernetes.aio.client import ApiClient, ApiException, CoordinationV1Api, CoreV1Api, V1Lease
 
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -7,7 +7,7 @@ import threading
 import uuid
 
 import pytest
-from kubekit import NODES, KubeTarget, Obj
+from apiserver.simulated import NODES, KubeTarget, Obj
 from kubernetes import client as sync_client
 from kubernetes.dynamic import DynamicClient
 from kubernetes.informer import SharedInformer

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kubekit import MERGE, STRATEGIC, KubeTarget, Obj, definition, unique
+from apiserver.simulated import MERGE, STRATEGIC, KubeTarget, Obj, definition, unique
 from kubernetes.aio.client import ApiClient, CustomObjectsApi
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from kubekit import (
+from apiserver.simulated import (
     BEGIN,
     DEFINITIONS,
     LEASES,

@@ -5,7 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from kubekit import MERGE, NODES, PODS, STRATEGIC, Answer, KubeTarget, Obj, make_node, make_pod, node, pod, unique
+from apiserver.simulated import (
+    MERGE,
+    NODES,
+    PODS,
+    STRATEGIC,
+    Answer,
+    KubeTarget,
+    Obj,
+    make_node,
+    make_pod,
+    node,
+    pod,
+    unique,
+)
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 

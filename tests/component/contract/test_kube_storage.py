@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kubekit import NODES, PODS, KubeTarget, Obj, pod, unique
+from apiserver.simulated import NODES, PODS, KubeTarget, Obj, pod, unique
 from lifekit import eventually
 
 VOLUMES = "/api/v1/persistentvolumes"

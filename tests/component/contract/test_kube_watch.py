@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kubekit import NODES, PODS, KubeTarget, Obj, make_node, make_pod, unique
+from apiserver.simulated import NODES, PODS, KubeTarget, Obj, make_node, make_pod, unique
 from kubernetes.aio import watch
 from kubernetes.aio.client import ApiClient, CoreV1Api
 

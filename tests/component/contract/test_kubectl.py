@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kubekit import PODS, KubeTarget, Obj, definition, make_node, make_pod, node, pod, unique
+from apiserver.simulated import PODS, KubeTarget, Obj, definition, make_node, make_pod, node, pod, unique
 
 KUBECTL = shutil.which("kubectl", path=str(Path(sys.executable).parent)) or shutil.which("kubectl")
 TIMEOUT = 60.0  # seconds for one command; none is expected to need a tenth of it

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from kubekit import NODES, KubeTarget
+from apiserver.simulated import NODES, KubeTarget
 
 from activities.kube.client import Kube
 from activities.kube.looks import find_node, lease_renewed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubekit import MERGE, KubeTarget, Obj
+from apiserver.simulated import MERGE, KubeTarget, Obj
 from paths import ROOT
 
 from resources.machine_config.keys import API, CONFIG_KINDS, GROUP, MACHINE_CONFIG_POOL

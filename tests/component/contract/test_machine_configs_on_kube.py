@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from activitykit import once
-from configdaemon import daemons
-from kubekit import NODES, PODS, KubeTarget, Obj, make_pod, unique
+from apiserver.simulated import NODES, PODS, KubeTarget, Obj, make_pod, unique
 from lifekit import eventually
+from machine_configs.daemon import daemons
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.config_nodes import ConfigNodeActivities

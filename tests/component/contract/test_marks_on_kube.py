@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from kubekit import NODES, KubeTarget
+from apiserver.simulated import NODES, KubeTarget
 from temporalio.testing import ActivityEnvironment
 
 from activities import boundary

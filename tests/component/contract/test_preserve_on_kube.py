@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kubekit import NODES, KubeTarget, unique
+from apiserver.simulated import NODES, KubeTarget, unique
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.preserve import PreserveActivities

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from activitykit import once
-from configdaemon import nodes
-from configkit import config, config_pool, create, examples, install_kinds, path, remove_all
-from kubekit import NODES, KubeTarget, Obj
+from apiserver.simulated import NODES, KubeTarget, Obj
+from machine_configs.daemon import nodes
+from machine_configs.kinds import config, config_pool, create, examples, install_kinds, path, remove_all
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.config_nodes import ConfigNodeActivities

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from driver_clouds import Given, machine
-from gcpkit import GcpCloud, gcp
+from clouds.drivers import Given, machine
+from clouds.gcp import GcpCloud, gcp
 
 from drivers.base import MachineStatus, UpdateMachineResponse
 

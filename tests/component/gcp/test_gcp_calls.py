@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from driver_clouds import calls, machine, mark
-from gcpkit import GcpCloud
+from clouds.drivers import calls, machine, mark
+from clouds.gcp import GcpCloud
 
 from drivers.base import DriverSettings, MachineStatus, Making, VmState
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver_clouds import calls, machine
-from gcpkit import GcpCloud, key_of
+from clouds.drivers import calls, machine
+from clouds.gcp import GcpCloud, key_of
 from pydantic import SecretStr
 
 from drivers.base import DriverSettings, load_driver

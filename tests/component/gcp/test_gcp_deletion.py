@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driver_clouds import calls, delete_until_gone, fault, machine, mark, mutating
-from gcpkit import SPEC, GcpCloud
+from clouds.drivers import calls, delete_until_gone, fault, machine, mark, mutating
+from clouds.gcp import SPEC, GcpCloud
 
 from drivers.base import Evidence
 from drivers.errors import DriverError

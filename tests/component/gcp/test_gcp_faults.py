@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from driver_clouds import again_and_again, calls, machine
-from gcpkit import SPEC, GcpCloud
+from clouds.drivers import again_and_again, calls, machine
+from clouds.gcp import SPEC, GcpCloud
 
 from drivers.base import Driver, DriverSettings, Evidence, Making
 from drivers.errors import DriverError

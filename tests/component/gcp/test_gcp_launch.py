@@ -7,8 +7,8 @@ import gzip
 from typing import Any
 
 import pytest
-from driver_clouds import calls, fault, machine, mark, mutating
-from gcpkit import SPEC, GcpCloud
+from clouds.drivers import calls, fault, machine, mark, mutating
+from clouds.gcp import SPEC, GcpCloud
 from pydantic import SecretStr
 
 from drivers.base import DriverSettings, Making, VmState

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from classes import LiveClass, refuse, relent, start_by_hand, waiting
 from lifekit import Stack, eventually
+from machine.classes import LiveClass, refuse, relent, start_by_hand, waiting
 
 from faults.flow import Flow, flow, mark, new_name, running
 from faults.invariants import (

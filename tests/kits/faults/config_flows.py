@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from configdaemon import referee
-from configkit import config_pool
-from configlife import ConfigLife, config_life
-from kubekit import simulated
+from apiserver.simulated import simulated
 from lifekit import Stack, end_running
+from machine_configs.daemon import referee
+from machine_configs.kinds import config_pool
+from machine_configs.life import ConfigLife, config_life
 
 from faults.flow import Flow, flow
 from faults.strike import arm

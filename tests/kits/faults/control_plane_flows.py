@@ -8,9 +8,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from classes import LiveClass
-from fakeetcd import fake_etcd
+from etcd.fake import fake_etcd
 from lifekit import Stack, asked, end_running, eventually, result_of
+from machine.classes import LiveClass
 from pools.lives import machine_handle
 from temporalio.client import WorkflowHandle
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from histories import assert_no_canary, texts_of
+from histories.recorded import assert_no_canary, texts_of
 from lifekit import Stack, asked, eventually
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 

@@ -7,9 +7,9 @@ import json
 import uuid
 from datetime import timedelta
 
-from histories import reset_machine
+from histories.recorded import reset_machine
 from lifekit import Stack, eventually, result_of
-from lives import knobs
+from machine.lives import knobs
 
 from faults.flow import Flow, deafen, flow, give, mark, new_name, run_pod, running, template
 from faults.invariants import (

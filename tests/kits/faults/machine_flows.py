@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lifekit import Stack, eventually, result_of
-from lives import knobs
+from machine.lives import knobs
 
 from faults.flow import Flow, flow, mark, new_name, running
 from faults.invariants import (

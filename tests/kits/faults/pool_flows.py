@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from classes import LiveClass
 from lifekit import Stack, asked, end_running, eventually
-from lives import knobs
+from machine.classes import LiveClass
+from machine.lives import knobs
 from pools.lives import OTHER_IMAGE, Pool, killing, machine_handle, pool_spec
 
 from faults.books import books_of

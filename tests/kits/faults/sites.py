@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from classes import MUST, tagged
 from lifekit import Stack, examples_of
+from machine.classes import MUST, tagged
 
 Tags = dict[str, str]
 HOPS = 3

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import Place, answering
-from cli_standins import PlayedCluster, PlayedMachine
+from cli.place import Place, answering
+from cli.standins import PlayedCluster, PlayedMachine
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from lifekit import DEADLINE, Stack, asked, eventually, examples, result_of
-from lives import knobs
+from machine.lives import knobs
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 

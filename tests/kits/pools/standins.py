@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from stubs import not_yet
+from machine.stubs import not_yet
 from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from lifekit import DEADLINE, eventually
-from machines import Pool
-from stubs import NODE, VM, Handle, Machines, phase, reason, state, stubbed
+from machine.stubbed import Pool
+from machine.stubs import NODE, VM, Handle, Machines, phase, reason, state, stubbed
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment

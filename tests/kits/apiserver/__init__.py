@@ -1,0 +1,1 @@
+"""API servers for tests: a simulated one, and a real control plane."""

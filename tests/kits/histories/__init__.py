@@ -1,0 +1,1 @@
+"""Histories of workflows: recorded, read, and held to deadlines."""

@@ -1,0 +1,1 @@
+"""Machines for tests, on a stack or with stubs."""

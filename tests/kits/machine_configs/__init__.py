@@ -1,0 +1,1 @@
+"""Machine configs for tests: objects, cases, daemons, and whole lives."""
