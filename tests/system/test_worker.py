@@ -224,7 +224,7 @@ def test_settings_say_file_and_field(tmp_path: Path) -> None:
 def test_a_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(
-        "queuePrefix: a\nworker: {stickyTimeout: 2s, health: null}\nclusters: {my-Cluster: {fullName: f}}\n"
+        "queuePrefix: a\nworker: {stickyTimeout: 2s, health: null}\nclusters: {my-cluster: {fullName: f}}\n"
     )
     monkeypatch.setenv("HOSTLER_QUEUE_PREFIX", "b")
     monkeypatch.setenv("HOSTLER_WORKER__STICKY_TIMEOUT", "3s")
@@ -232,7 +232,7 @@ def test_a_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.queue_prefix == "b"
     assert settings.worker.sticky_timeout == timedelta(seconds=3)
     assert settings.worker.health is None
-    assert settings.clusters["my-Cluster"].full_name == "f"
+    assert settings.clusters["my-cluster"].full_name == "f"
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
