@@ -19,7 +19,7 @@ from resources.fleet.rehearsal import RevisionSummary
 from resources.fleet.revision import Revision
 from resources.fleet.state import FleetState
 from resources.machine.manifest import MachineTemplate
-from resources.machine.state import ClassSnapshot
+from resources.machine.state import ClassSnapshot, Phase
 
 KEPT = 50
 """The most revisions without a machine that are kept, whatever revisionHistoryLimit says: an owner's state has
@@ -40,6 +40,9 @@ class Wanted:
     """Whether this goes back to a former revision."""
     hashing: int = HASH_VERSION
     """The version of `hash`."""
+    enough: int | None = None
+    """How many machines the owner wants, if a wish for what they all are already goes back to it; None: only an undo
+    goes back."""
 
     @cached_property
     def hash(self) -> str:
@@ -80,7 +83,7 @@ def revise(
 
     A template that only differs in what can be updated replaces the newest revision's own. Machines of an older
     revision that is the same in all else become the new one's: an undone rollout does not touch those it had not
-    reached.
+    reached. Where these are as many as are wanted, and run, the wish goes back, like an undo: nothing is to be tried.
 
     `keep`: how many revisions without a machine stay (revisionHistoryLimit). `needed`: one that stays in any case, as
     machines are made of it.
@@ -96,13 +99,15 @@ def revise(
         created=now,
         requested_by=wanted.requested_by,
         reason=wanted.reason,
-        back=wanted.back,
     )
     if newest is not None and wanted.is_like(newest):
         same = newest.model_copy(update={"template": wanted.template, "machine_class": wanted.machine_class})
         return Revised((*revisions[:-1], same), members, rolls=False)
     twins = frozenset(r.counter for r in revisions if wanted.is_like(r))
-    members = {n: m._replace(revision=made.counter) if m.revision in twins else m for n, m in members.items()}
+    ours = {n: m._replace(revision=made.counter) for n, m in members.items() if m.revision in twins}
+    running = sum(m.phase is Phase.RUNNING and not m.leaving for m in ours.values())
+    back = wanted.back or (wanted.enough is not None and 0 < wanted.enough <= running)
+    made, members = made.model_copy(update={"back": back}), {**members, **ours}
     former = [r for r in revisions if r.counter not in twins]
     return Revised((*prune(former, members, keep, needed), made), members, rolls=True, twins=twins)
 

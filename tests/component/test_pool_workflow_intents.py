@@ -230,6 +230,17 @@ async def test_back_to_a_former_class_by_apply(pool: Pool) -> None:
     assert await pool.members() == first
 
 
+async def test_a_corrected_image_needs_no_canary_where_all_machines_have_it(pool: Pool) -> None:
+    """The bad one was tried on one machine, which goes. Nobody has to resume anything."""
+    await pool.ready(spec(2, rolling={"pauseAfter": 1}))
+    first = await pool.members()
+    await pool.class_changed(snapshot(2, image=2))
+    await pool.when(lambda s: len(s.members) == 3, "the canary")
+    await pool.class_changed(snapshot(3))
+    await pool.rolled_out(2, revision=3)
+    assert await pool.members() == first
+
+
 # -- undo, restart ----------------------------------------------------------------------------------------------------
 
 

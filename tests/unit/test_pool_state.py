@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -278,6 +279,25 @@ def test_going_back_gives_the_old_machines_the_new_number() -> None:
     back = change(mixed, wanted_by_undo(mixed.revisions))
     assert (counters(back), back.revisions[-1].reason) == ([2, 3], "back to revision 1")
     assert {n: m.revision for n, m in back.members.items()} == {"old": 3, "new": 2}
+
+
+@pytest.mark.parametrize(
+    ("old", "enough", "back"),
+    [
+        ([{}, {}], 2, True),
+        ([{}, {}], 3, False),  # one is yet to be made: the canary tries it
+        ([{}, {"phase": Phase.UNKNOWN}], 2, False),
+        ([{}, {"deleting": True}], 2, False),
+        ([], 0, False),
+        ([{}, {}], None, False),
+    ],
+)
+def test_who_wants_what_all_machines_are_goes_back(old: list[dict[str, Any]], enough: int | None, back: bool) -> None:
+    """No canary holds the rollout, whose only work is to remove what was tried meanwhile."""
+    made = change(change(None, wanted(1)), wanted(2))
+    members = {"tried": member(2), **{f"old-{n}": member(1, **more) for n, more in enumerate(old)}}
+    again = change(Revised(made.revisions, members, True), replace(wanted(1), enough=enough))
+    assert again.revisions[-1].back is back
 
 
 def test_an_edit_of_a_class_in_place_can_be_undone() -> None:

@@ -98,7 +98,7 @@ BREAKS = {
     "pool-lending-pool": (lending, "judge", lambda fleet: None),
     "machineconfigpool-borrowing-pool": (loans, "_asked_again", lambda pool: workflow.now()),
     "pool-pool-in-turn": (gates, "_turn", lambda pool: None),
-    "pool-superseded-pool": (revise, "supersede", lambda fleet, generation: None),
+    "pool-corrected-pool": (revise, "supersede", lambda fleet, generation: None),
 }
 """Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
 nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in

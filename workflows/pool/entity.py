@@ -16,7 +16,7 @@ from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
     from planners.fleet import template as hot
-    from planners.fleet.revisions import Revised
+    from planners.fleet.revisions import Revised, Wanted
     from planners.fleet.steps import HELD, STOPPED, Plan
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool import brake, gates, progress
@@ -164,6 +164,10 @@ class PoolEntity(FleetWorkflow):
     @property
     def needed(self) -> int:
         return (self.s.approved or self.s.revision) if self.s.spec.approval.required else 0
+
+    def comparing(self, wanted: Wanted) -> Wanted:
+        goes_back = workflow.patched("pool-goes-back")
+        return replace(super().comparing(wanted), enough=self.replicas if goes_back else None)
 
     def revised(self, revised: Revised) -> None:
         if self.s.approved in revised.twins:

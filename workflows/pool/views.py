@@ -88,7 +88,7 @@ def rehearse(state: PoolState, question: PoolQuestion, now: datetime, hashing: i
         return Rehearsal(refused=str(e))
     revised = Revised(tuple(state.revisions), state.members, rolls=False)
     if wanted is not None:
-        wanted = replace(wanted, hashing=hashing)
+        wanted = replace(wanted, hashing=hashing, enough=spec.replicas)
         limit, needed = state.spec.revision_history_limit, state.approved if spec.approval.required else 0
         revised = revise(state.revisions, state.members, wanted, limit, now, needed)
     members, rolls = {**revised.members}, revised.rolls

@@ -23,7 +23,7 @@ from machine.lives import knobs
 from machine_configs.cases import config_node
 from machine_configs.workflows import PlayedOwner, new_configs, old_nodes
 from paths import TESTS
-from pools.lives import Pool, killing, machine_handle, pool_spec
+from pools.lives import Pool, killing, machine_handle, pool_class, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -587,14 +587,21 @@ async def a_pool_in_turn(stack: Stack) -> None:
     await end_running(stack)
 
 
-async def a_superseded_template(stack: Stack) -> None:
-    """A newer template comes while the first machine is at work on the older one: it keeps the only place."""
+async def a_corrected_pool(stack: Stack) -> None:
+    """Another image is tried on one machine, and taken back before a person resumes anything. Then a newer template
+    comes while the first machine is at work on the older one: it keeps the only place."""
     pool = Pool(stack)
-    marks = {UPDATE_CONCURRENCY_ANNOTATION: "1"}
-    await pool.start(pool_spec(2), annotations=marks)
+    marks, rolling = {UPDATE_CONCURRENCY_ANNOTATION: "1"}, {"pauseAfter": 1}
+    await pool.start(pool_spec(2, rolling=rolling), annotations=marks)
     await pool.rolled_out(2)
+    first = set(await pool.machines())
+    await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+    await eventually(pool.machines, lambda found: len(found) > len(first), "the canary")
+    await pool.apply(machine_class=pool_class(3))
+    await pool.rolled_out(2, revision=3)
+    assert set(await pool.machines()) == first
     for timeout in ("7m", "8m"):
-        spec = pool_spec(2, machine={"drainTimeout": timeout})
+        spec = pool_spec(2, machine={"drainTimeout": timeout}, rolling=rolling)
         await pool.ask("apply", PoolIntent(spec=spec, machine_class=pool.machine_class, annotations=marks))
     await pool.when(lambda s: not s.template_pending, "all have the newest")
     await pool.delete()
@@ -640,7 +647,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "borrowing-pool": (a_borrowing_pool, ("machineconfigpool",)),
     "owned-life": (a_control_planes_life, ("machine",)),
     "pool-in-turn": (a_pool_in_turn, ("pool",)),
-    "superseded-pool": (a_superseded_template, ("pool",)),
+    "corrected-pool": (a_corrected_pool, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),
 }
