@@ -302,6 +302,15 @@ async def test_an_account_that_cannot_be_listed_is_told_by_the_classes_that_it_c
     assert news.trouble(["big", "other"]) == words
     assert news.trouble(["small"]) == ""
 
+    async def reason() -> str | None:
+        return (await cluster.handle.describe()).typed_search_attributes.get(at.REASON)
+
+    await eventually(reason, lambda r: r == "CloudUnreachable", "the reason in lists")
+    assert await cluster.phase() == "Watching", "its Nodes are watched all the same"
+    again = CloudReachability(account=ACCOUNT.key, reachable=True, time=NOON + timedelta(minutes=1))
+    await cluster.handle.signal(ClusterWorkflow.cloud_reachability, again)
+    await eventually(reason, lambda r: r is None, "it answers again")
+
 
 async def test_two_pools_with_two_accounts(cluster: Cluster) -> None:
     """One key is revoked: the pool whose machines are there no longer sees anything, the other one goes on. A pool

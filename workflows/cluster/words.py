@@ -33,6 +33,11 @@ def reason_of(phase: str) -> str:
     return {"Parked": "InternalError", "Paused": "ClusterPaused", "Watching": ""}.get(phase, phase)
 
 
+def silent_clouds(cluster: ClusterState) -> list[str]:
+    """Why its accounts do not answer, by account."""
+    return [cloud.cloud_reason for _, cloud in sorted(cluster.clouds.items()) if not cloud.reachable]
+
+
 def refusal(cluster: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(cluster.machines.values()), len(cluster.machines), "machine")] if cluster.machines else []
@@ -106,10 +111,9 @@ def details(cluster: ClusterState) -> Markdown:
     words = "not known yet" if api is None else _reached(api)
     lines = [heading(f"Cluster {cluster.name}: {phase_of(cluster)}")]
     ill = [phase_of(cluster)] if api is not None and not api.reachable else []
-    ill += [cloud.cloud_reason for _, cloud in sorted(cluster.clouds.items()) if not cloud.reachable]
     lines += [
         join("What can be done: ", prose(next_step(reason, cluster.name, cluster.name, kind="cluster")))
-        for reason in dict.fromkeys(ill)
+        for reason in dict.fromkeys([*ill, *silent_clouds(cluster)])
     ]
     if cluster.pause:
         again = code(f"hostler resume cluster {cluster.name}")

@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.cluster import holds
 from workflows.cluster.watches import WATCH_RETRY, Watches
-from workflows.cluster.words import details, gap_words, not_told, phase_of, reason_of, refusal
+from workflows.cluster.words import details, gap_words, not_told, phase_of, reason_of, refusal, silent_clouds
 from workflows.entity import intent, unheard
 from workflows.page import show
 
@@ -48,7 +48,8 @@ class ClusterWorkflow(Watches):
     @workflow.init
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state)
-        self._phase = ""
+        self._shown = "", ""
+        """Phase and reason in lists."""
         self._untold = False
         self._telling: set[str] = set()
         """Pools whose news is on its way."""
@@ -335,11 +336,13 @@ class ClusterWorkflow(Watches):
 
     def publish(self) -> None:
         phase = phase_of(self.s)
-        if phase != self._phase:
-            reason = reason_of(phase)
+        reason = reason_of(phase)
+        if not reason and (silent := silent_clouds(self.s)) and workflow.patched("cluster-names-clouds"):
+            reason = silent[0]
+        if (phase, reason) != self._shown:
             told = at.REASON.value_set(reason) if reason else at.REASON.value_unset()
             workflow.upsert_search_attributes([at.PHASE.value_set(phase), told])
-            self._phase = phase
+            self._shown = phase, reason
         self._tell_owners()
         show(details(self.s))
 
