@@ -27,7 +27,7 @@ from pools.lives import Pool, killing, machine_handle, pool_class, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
-from resources.attributes import ALL
+from resources.attributes import ALL, REASON
 from resources.calls.machine_config import NodesNews, SyncOutput
 from resources.converter import data_converter
 from resources.errors import ErrorClass
@@ -372,6 +372,24 @@ async def an_outage_life(stack: Stack) -> None:
     await stack.delete()
 
 
+async def a_silent_cloud(stack: Stack) -> None:
+    """The cloud does not answer for a while, which the cluster shows."""
+    frame = stack.simulator.simulator.frame
+    cluster = stack.client.get_workflow_handle(cluster_id(CLUSTER))
+    silent = FaultRule(service="ec2", operation="DescribeInstances", code="InternalError", times=None)
+
+    async def reason() -> str | None:
+        return (await cluster.describe()).typed_search_attributes.get(REASON)
+
+    await stack.create()
+    await stack.phase(Phase.RUNNING)
+    stack.simulator.call(lambda: frame.faults.append(silent))
+    await eventually(reason, lambda r: r == "CloudUnreachable", "the reason")
+    stack.simulator.call(lambda: frame.faults.remove(silent))
+    await eventually(reason, lambda r: r is None, "the cloud")
+    await stack.delete()
+
+
 async def a_patient_life(stack: Stack) -> None:
     """Its node does not join; its creation deadline is moved while somebody watches the VM."""
     knobs(stack, "m-1", never_joins=True)
@@ -647,6 +665,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "borrowing-pool": (a_borrowing_pool, ("machineconfigpool",)),
     "owned-life": (a_control_planes_life, ("machine",)),
     "pool-in-turn": (a_pool_in_turn, ("pool",)),
+    "silent-cloud": (a_silent_cloud, ("cluster",)),
     "corrected-pool": (a_corrected_pool, ("pool",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "gated-pool": (a_gated_pool, ("pool", "class")),
