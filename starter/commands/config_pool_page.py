@@ -24,7 +24,9 @@ def about(found: ConfigPoolDescription, now: datetime) -> list[str]:
     from starter.output import fields, unanswered
 
     lines = fields(_head(found, now))
-    if found.no_answer:
+    if found.unseen:
+        lines += ["", f"Not seen: {found.unseen}.", f"This is what Hostler knew{_when(found, now)}."]
+    elif found.no_answer:
         lines += unanswered(found.no_answer, "The following is what the cluster's API says.")
     elif not found.running and not found.attended:
         lines += ["", *_verdict(found)]
@@ -49,7 +51,7 @@ def _head(found: ConfigPoolDescription, now: datetime) -> list[tuple[str, str]]:
         ("Made of", "\n".join([*sources[:SOURCES], *more])),
         ("All had last", before if before != found.target else ""),
         ("Nodes", numbers(found)),
-        ("Chosen by", ", ".join(spec.chosen_by) or "nothing: it has no nodes"),
+        ("Chosen by", "" if found.unseen else ", ".join(spec.chosen_by) or "nothing: it has no nodes"),
         ("Max unavailable", _most(found)),
         ("Paused", "yes" if spec.paused else ""),
         ("Rendering", found.renders),
@@ -62,6 +64,13 @@ def _most(found: ConfigPoolDescription) -> str:
     written = "1 (the default)" if given is None else str(given)
     most = found.state.most if found.state is not None else 0
     return f"{written}: {most} of {len(found.nodes)} nodes" if most and isinstance(given, str) else written
+
+
+def _when(found: ConfigPoolDescription, now: datetime) -> str:
+    from starter.output import moment
+
+    seen = found.state.seen if found.state is not None else None
+    return f" at its last look, {moment(seen, now)}" if seen is not None else ""
 
 
 def _verdict(found: ConfigPoolDescription) -> list[str]:
@@ -103,6 +112,8 @@ def nodes(found: ConfigPoolDescription) -> list[str]:
     from starter.output import Table
     from starter.sdk.machine_config.results import words_of
 
+    if found.unseen:
+        return []
     if not found.nodes:
         return ["", "No node belongs to it."]
     told = [n for n in found.nodes if words_of(n, found.target)]

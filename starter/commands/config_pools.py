@@ -111,6 +111,18 @@ async def _known(client: HostlerClient, everywhere: bool = False) -> list[Config
     return [shown.listed() for shown in await client.config_pools.states(all_clusters=everywhere)]
 
 
+async def described(client: HostlerClient, name: str) -> ConfigPoolDescription:
+    """All about one; what its workflow knows, where the cluster's API does not answer."""
+    from starter.sdk.errors import Unreachable
+
+    try:
+        return await client.config_pools.describe(name)
+    except Unreachable as e:
+        if (known := await client.config_pools.remembered(name, str(e))) is None:
+            raise
+        return known
+
+
 async def _one(client: HostlerClient, every: Sequence[ConfigPoolListed], name: str) -> ConfigPoolListed:
     from resources.machine_config.keys import MACHINE_CONFIG_POOL
     from starter.sdk.machine_config.objects import unknown

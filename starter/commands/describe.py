@@ -14,6 +14,7 @@ from starter.commands import (
     classes,
     clusters,
     config_pool_page,
+    config_pools,
     control_plane_page,
     machine_configs,
     pool_page,
@@ -117,7 +118,7 @@ async def _page(here: Session, client: HostlerClient | None, which: str, asked: 
     if which == CONTROL_PLANE:
         return control_plane_lines(await client.control_planes.describe(asked), datetime.now(UTC))
     if which == CONFIG_POOL:
-        return config_pool_lines(await client.config_pools.describe(asked), datetime.now(UTC))
+        return config_pool_lines(await config_pools.described(client, asked), datetime.now(UTC))
     if which == CLASS:
         of = await client.classes.describe(asked)
         return class_page(of, datetime.now(UTC), await classes.secrets(client.connection.settings, of))

@@ -212,6 +212,27 @@ async def test_get_mcp_shows_what_is_known_while_the_api_does_not_answer(capsys:
     assert capsys.readouterr().err == ""
 
 
+async def test_describe_mcp_shows_what_is_known_while_the_api_does_not_answer() -> None:
+    class Described(Behind):
+        async def describe(self, name: str) -> ConfigPoolDescription:
+            raise Unreachable("cluster demo: its API does not answer")
+
+        async def remembered(self, name: str, why: str) -> ConfigPoolDescription | None:
+            known = next((s for s in self.shown if s.name == name and s.state is not None), None)
+            return known.description(why) if known is not None else None
+
+    behind: Any = Described(shown(), None)
+    found = await config_pools.described(behind, "worker")
+    text = "\n".join(about(found, NOW))
+    assert "Not seen: cluster demo: its API does not answer.\nThis is what Hostler knew" in text
+    assert "0 of 3 nodes have v2, 0 unavailable, 1 degraded" in text
+    assert "Chosen by" not in text
+    assert "No node belongs to it" not in text
+    assert not found.done
+    with pytest.raises(Unreachable):
+        await config_pools.described(behind, "infra")
+
+
 # -- mc render, mc diff ------------------------------------------------------------------------------------------------
 
 

@@ -115,6 +115,19 @@ class ConfigPools(EntityClient[MachineConfigPoolState]):
             self._web(described.id, described.run_id) if described is not None else None,
         )
 
+    async def remembered(self, name: str, why: str, *, cluster: str | None = None) -> ConfigPoolDescription | None:
+        """What its workflow knows of one whose cluster's API cannot be asked, which `why` says. None: no workflow
+        answers."""
+        where = self.connection.where(cluster)
+        described = await self._described(name, where)
+        if described is None or not runs(described):
+            return None
+        state, _ = await self._answer(described)
+        if state is None:
+            return None
+        web, pending = self._web(described.id, described.run_id), await live.pending_of(described)
+        return ConfigPoolShown(name, "", "", state, where).description(why, pending=pending, web=web)
+
     async def _look(self, objects: ConfigObjects, name: str, machines: dict[str, str]) -> ConfigPoolDescription:
         pools = await objects.pools()
         own = next((pool for pool in pools if pool.name == name), None)

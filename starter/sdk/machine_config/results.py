@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from planners.machine_config import membership
 from planners.machine_config import nodes as of
@@ -90,6 +91,11 @@ class ConfigPoolShown:
         )
         return ConfigPoolListed(self.cluster, pool, None, self.phase, self.reason, self.state is not None)
 
+    def description(self, unseen: str, **more: Any) -> ConfigPoolDescription:
+        """What it knows, where the cluster's API could not be asked, which `unseen` says."""
+        pool = self.listed().pool
+        return ConfigPoolDescription(self.cluster, pool, (), state=self.state, running=True, unseen=unseen, **more)
+
 
 @dataclass(frozen=True)
 class ConfigPoolDescription:
@@ -113,6 +119,8 @@ class ConfigPoolDescription:
     """What is not rendered yet, or why it cannot be."""
     pending: tuple[PendingActivity, ...] = ()
     web: str | None = None
+    unseen: str = ""
+    """Why the cluster's API could not be asked. The object is then as far as the workflow knows it, without nodes."""
 
     @property
     def name(self) -> str:
@@ -125,7 +133,7 @@ class ConfigPoolDescription:
 
     @property
     def counts(self) -> ConfigCounts:
-        return count(self.nodes, self.target)
+        return self.state.counts if self.unseen and self.state is not None else count(self.nodes, self.target)
 
     @property
     def waits(self) -> list[FleetWait]:
@@ -134,7 +142,8 @@ class ConfigPoolDescription:
     @property
     def done(self) -> bool:
         """Whether every node has the config and works."""
-        return bool(self.target) and not self.renders and all(of.settled(node, self.target) for node in self.nodes)
+        settled = not self.unseen and all(of.settled(node, self.target) for node in self.nodes)
+        return bool(self.target) and not self.renders and settled
 
 
 @dataclass(frozen=True)
