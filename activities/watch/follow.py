@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
 from typing import Any, Protocol
 
+from temporalio import activity
+
 from activities.kube.client import Kube, KubeError, Object
 from activities.watch.liveness import Liveness
 
@@ -23,13 +25,22 @@ BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, unt
 
 
 async def run_for(duration: timedelta, watch: Coroutine[Any, Any, None]) -> None:
-    """Runs a watch for so long. Returns early when the activity is cancelled. Raises the first error of its tasks."""
+    """Runs a watch for so long. Returns early when the activity is cancelled, and when its worker shuts down: another
+    one takes the next watch, and none waits for this one. Raises the first error of its tasks."""
+    watching = asyncio.create_task(watch)
+    leaving = asyncio.create_task(activity.wait_for_worker_shutdown())
     try:
-        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-            async with asyncio.timeout(duration.total_seconds()):
-                await watch
-    except ExceptionGroup as e:
-        raise e.exceptions[0] from None  # the group's own message says nothing
+        with contextlib.suppress(asyncio.CancelledError):
+            seconds = duration.total_seconds()
+            await asyncio.wait({watching, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (watching, leaving):
+            task.cancel()
+        ended, _ = await asyncio.gather(watching, leaving, return_exceptions=True)
+    if isinstance(ended, ExceptionGroup):
+        raise ended.exceptions[0] from None  # the group's own message says nothing
+    if isinstance(ended, Exception):
+        raise ended
 
 
 class Follower(Protocol):

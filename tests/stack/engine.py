@@ -255,7 +255,7 @@ class Service:
                 self.healthy = True
             elif failures >= int(check.get("retries", 3)) and not starting:
                 self.healthy = False
-            await asyncio.sleep(seconds(check.get("interval"), 30) if self.healthy else 0.2)
+            await asyncio.sleep(seconds(check.get("interval"), 30) if self.healthy else 1)
 
     async def execute(self, *argv: str, timeout: float = 60, stdin: str = "") -> tuple[int, str]:
         """Runs a command in the container, as its user; returns its exit code and its output (where it failed: its

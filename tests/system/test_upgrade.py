@@ -20,6 +20,7 @@ from lifekit import EXAMPLES, Stack, eventually, hostler, new_stack
 from machine.stubs import running, stubbed
 from paths import ROOT
 from processes.builds import build_id, build_of, make_current
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 import worker
@@ -118,11 +119,16 @@ async def test_a_machine_and_a_pool_from_build_to_build_and_back(temporal: Workf
             await hostler(stack, "scale", "pool", "demo-pool", "--replicas", str(replicas))
             await hostler(stack, "wait", "pool", "demo-pool", "--for=rolled-out", "--timeout", "60s")
 
+        async def ended(id: str) -> bool:
+            described = await stack.client.get_workflow_handle(id).describe()
+            return described.status is WorkflowExecutionStatus.COMPLETED
+
         async def moved(former: str, to: str) -> None:
             before = await on(former)
             await hostler(stack, "renew", "all", "--reason", "upgrade")
             await eventually(lambda: on(former), lambda left: not left, f"nothing on {former}")
-            assert await on(to) >= before
+            left = before - await on(to)
+            assert [id for id in left if not await ended(id)] == [], "only what was going anyway is not there"
 
         others = worker.running(stack.client, stack.settings.model_copy(update={"worker": roles}))
         async with others, build(stack, name, "b") as b:

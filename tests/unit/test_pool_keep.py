@@ -456,7 +456,7 @@ def test_a_dry_run_names_the_preserved_machines_that_go_all_the_same() -> None:
 
 def worth(state: PoolState, machine: str) -> str:
     class Pools:
-        async def rehearsed(self, _: str, question: PoolQuestion, **__: Any) -> Rehearsal:
+        async def rehearse(self, _: str, question: PoolQuestion, **__: Any) -> Rehearsal:
             return views.rehearse(state, question, EPOCH)
 
     return asyncio.run(pool_rehearsal.but(cast(Any, Pools()), machine, state.name, cluster="prod"))
