@@ -297,7 +297,7 @@ class Service:
             await asyncio.gather(self.task, return_exceptions=True)
 
     def start(self) -> None:
-        self.wanted = True
+        self.wanted, self.healthy = True, False  # whatever it was before it was stopped
         self.exit_codes.clear()
         self.task = asyncio.create_task(self.live())
 
