@@ -29,7 +29,7 @@ T = TypeVar("T")
 F = TypeVar("F", Fault, CallFault)
 AT_ONCE = 5  # cases side by side, each with a worker process of its own; they wait more than they work
 EVERYTHING = os.environ.get("HOSTLER_FAULTS") == "all"
-A_LIFE_MEETS = 3
+A_LIFE_MEETS = 5
 """Faults at most that a life of the covering subset meets."""
 FLOWS_AT_ONCE = 1 if EVERYTHING else 3  # of all cases, each flow has enough to take all places
 
