@@ -17,7 +17,7 @@ from resources.clouds import indexed
 from resources.cluster.state import ClusterState
 from resources.machine.state import MachineState, Phase
 from resources.machine_config.state import ConfigRolloutState, MachineConfigPoolState, MachineConfigsState
-from resources.markdown import plain
+from resources.markdown import page, plain, prose
 from resources.pool.rollout import RolloutState
 
 MACHINE = Priority(priority_key=4)
@@ -31,6 +31,19 @@ FROM_OUTSIDE = (
     WorkflowExecutionStatus.FAILED,
 )
 """The statuses of a workflow that did not come to its own end."""
+
+UNANSWERED = page(
+    prose(
+        "Where Current Details stays empty, no worker answers for this workflow: `hostler doctor` names the one "
+        "that is silent, and says what to do with it. Lists show what was last known."
+    )
+)
+"""What the web UI's page says beside the details, which only a worker can give."""
+
+
+def shown(summary: str) -> dict[str, Any]:
+    """What the web UI shows of a workflow whether a worker answers or not."""
+    return {"static_summary": plain(summary), "static_details": UNANSWERED}
 
 
 def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[str, Any]:
@@ -50,7 +63,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes(found),
         "memo": {attributes.MEMO_CREATED: created.isoformat()},
-        "static_summary": plain(f"Machine {state.name} of cluster {state.cluster}"),
+        **shown(f"Machine {state.name} of cluster {state.cluster}"),
         "priority": MACHINE,
     }
 
@@ -60,7 +73,7 @@ def of_cluster(state: ClusterState) -> dict[str, Any]:
         "id": names.cluster_id(state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, state.name)]),
-        "static_summary": plain(f"Cluster {state.name}: watches its nodes"),
+        **shown(f"Cluster {state.name}: watches its nodes"),
     }
 
 
@@ -75,9 +88,7 @@ def of_rollout(state: RolloutState) -> dict[str, Any]:
                 SearchAttributePair(attributes.PHASE, "Rolling"),
             ]
         ),
-        "static_summary": plain(
-            f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}"
-        ),
+        **shown(f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}"),
     }
 
 
@@ -86,7 +97,7 @@ def of_machine_configs(state: MachineConfigsState) -> dict[str, Any]:
         "id": names.machine_configs_id(state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, state.name)]),
-        "static_summary": plain(f"Machine configs of cluster {state.name}: renders them"),
+        **shown(f"Machine configs of cluster {state.name}: renders them"),
     }
 
 
@@ -100,7 +111,7 @@ def of_config_pool(state: MachineConfigPoolState) -> dict[str, Any]:
                 SearchAttributePair(attributes.POOL, names.config_pool_listed(state.name)),
             ]
         ),
-        "static_summary": plain(f"Config pool {state.name} of cluster {state.cluster}"),
+        **shown(f"Config pool {state.name} of cluster {state.cluster}"),
     }
 
 
@@ -115,5 +126,5 @@ def of_config_rollout(state: ConfigRolloutState) -> dict[str, Any]:
                 SearchAttributePair(attributes.PHASE, "Rolling"),
             ]
         ),
-        "static_summary": plain(f"Rollout of {state.config} to config pool {state.pool} of cluster {state.cluster}"),
+        **shown(f"Rollout of {state.config} to config pool {state.pool} of cluster {state.cluster}"),
     }

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from resources import attributes, names
+from resources import attributes, names, starts
 from resources.clouds import UnknownScope
 from resources.cluster.accounts import Account
 from resources.machine.state import ClassSnapshot
 from resources.manifests import MachineClass
-from resources.markdown import plain
 from resources.orphans import SweepInput, SweepReport
 from starter.sdk import live
 from starter.sdk.clusters import Clusters
@@ -84,7 +83,7 @@ async def sweep(
             task_queue=connection.queue,
             result_type=SweepReport,
             search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, cluster)]),
-            static_summary=plain(f"Orphans of cluster {cluster}: VMs without a workflow"),
+            **starts.shown(f"Orphans of cluster {cluster}: VMs without a workflow"),
         )
         return await _report(connection, handle, timeout)
 

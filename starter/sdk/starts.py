@@ -21,7 +21,6 @@ from resources.histories import cluster_begins
 from resources.machine.state import MachineState
 from resources.machine_class.state import ClassState
 from resources.machine_config.state import MachineConfigsState
-from resources.markdown import plain
 from resources.owner import CONTROL_PLANE, POOL, Owner, OwnerKind
 from resources.pool.state import PoolState
 from resources.settings import Settings
@@ -58,7 +57,7 @@ async def start_class(temporal: Client, state: ClassState) -> None:
                 SearchAttributePair(attributes.PHASE, "Updated"),
             ]
         ),
-        static_summary=plain(f"Class {state.name} of cluster {state.cluster}"),
+        **starts.shown(f"Class {state.name} of cluster {state.cluster}"),
     )
 
 
@@ -94,7 +93,7 @@ async def _start_owner(
             ]
         ),
         memo={attributes.MEMO_CREATED: created.isoformat()},
-        static_summary=plain(words),
+        **starts.shown(words),
     )
 
 

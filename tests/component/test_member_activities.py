@@ -194,6 +194,9 @@ async def test_machines_are_started_as_the_way_in_starts_them_and_only_once(pool
         }
         assert await found.memo_value("created") == CREATED.isoformat()
         assert await found.static_summary() == f"Machine {name} of cluster {pool.cluster}"
+        details = await found.static_details()
+        assert details is not None
+        assert "no worker answers" in details, "the page says it where a worker cannot"
         begun = await anext(pool.machine(name).fetch_history_events())
         payloads = begun.workflow_execution_started_event_attributes.input.payloads
         (state,) = await pool.client.data_converter.decode(list(payloads), [MachineState])
