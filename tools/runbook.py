@@ -78,7 +78,7 @@ SYMPTOMS: dict[str, tuple[str, ...]] = {
         "DeletingVM",
         "Forgetting",
     ),
-    "A rollout stands": (
+    "A rollout is stuck": (
         "NewMachinesNotReady",
         "Canary",
         "WaitsForVMsToGo",

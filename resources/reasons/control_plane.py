@@ -57,7 +57,7 @@ CONTROL_PLANE_WAITS: dict[str, Reason] = {
             "Correct the template or its class and apply it, or go back: `hostler rollout undo controlplane --cluster "
             "{cluster}`; the failed machine is then replaced. Delete it to try the same again."
         ),
-        worry="At once: the update stands still.",
+        worry="At once: the update is stuck.",
         warning=True,
     ),
     "WaitsForReplacement": Reason(

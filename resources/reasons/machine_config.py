@@ -136,7 +136,7 @@ CONFIG_WAITS: dict[str, Reason] = {
         see="See {look}; the owner's page says what it is doing.",
         by_itself="Asks again after 30 s, and begins with nodes of other owners meanwhile.",
         do="Nothing while the owner gets on: `hostler get pools --cluster {cluster}` shows what it waits for.",
-        worry="When the owner stands still: then its own wait is what to end.",
+        worry="When the owner is stuck: then its own wait is what to end.",
     ),
     "MachinesNotFound": Reason(
         Kind.WAIT,
@@ -152,7 +152,7 @@ CONFIG_WAITS: dict[str, Reason] = {
         see="See {look}; `hostler get mcp --cluster {cluster}`.",
         by_itself="Goes on when they are given back, or their borrower has been silent for half an hour.",
         do="Nothing while the nodes get on: `hostler get mcp --cluster {cluster}` shows what each waits for.",
-        worry="When the config pool stands still: then its own wait is what to end.",
+        worry="When the config pool is stuck: then its own wait is what to end.",
     ),
     "ConfigRolloutStalled": Reason(
         Kind.WAIT,

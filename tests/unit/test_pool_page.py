@@ -58,7 +58,7 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
     rollout = Rollout(
         revision=2, began=ago(minutes=30), progress_at=ago(minutes=9), available=1, old_left=3, gate=Gate.OPEN, lost=1
     )
-    message = "The rollout stands: 1 machine of revision 2 never joined (web-new-1)"
+    message = "The rollout is stuck: 1 machine of revision 2 never joined (web-new-1)"
     numbers = summary(
         revision=2,
         machines=5,
@@ -112,7 +112,7 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
         "  What can be done about CreationTimeout: ",
         "  More of one: hostler describe machine web-new-1 --cluster prod\n",
         "  2          c1, generation 2   2          30m   alice@desk   new image\n",
-        "  9m    NewMachinesNeverJoin   The rollout stands: ",
+        "  9m    NewMachinesNeverJoin   The rollout is stuck: ",
         "  hostler rollout status web --cluster prod -w ",
         "  hostler rollout undo web --cluster prod ",
         "  hostler rollout resume web --cluster prod ",

@@ -113,7 +113,7 @@ def rollout_page(state: ConfigRolloutState, phase: str) -> Markdown:
         f"{c.degraded} degraded",
     ]
     if state.stalls_at is not None and state.end is None:
-        facts.append(f"Said to stand still at {utc(state.stalls_at)}, unless a node finishes before")
+        facts.append(f"Counts as stuck at {utc(state.stalls_at)}, unless a node finishes before")
     if state.end is not None:
         facts.append(join(strong(state.end.outcome), f": {state.end.message}"))
     lines = [heading(f"Rollout of {state.config} over config pool {state.pool}: {phase}"), items(facts)]
