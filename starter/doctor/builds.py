@@ -59,7 +59,7 @@ async def _pinned(temporal: Client, queue: str, version: str) -> Finding:
     return problem(
         "workflows",
         f"{count} {'is' if count == 1 else 'are'} pinned to build {build} of {deployment}, which no worker runs, and "
-        f"{'stands' if count == 1 else 'stand'} still: {names}",
+        f"{'makes' if count == 1 else 'make'} no progress: {names}",
         f"run a worker of that build (worker.buildId: {build}); then hostler renew all -A moves them to the current. "
         "Where that build cannot be run any more, move them without it: temporal workflow update-options --query "
         f'"{theirs}" --versioning-override-behavior auto_upgrade (docs/production.md, Upgrading)',

@@ -41,7 +41,7 @@ async def test_what_is_pinned_to_a_build_that_nobody_runs(temporal: WorkflowEnvi
             (found,) = await eventually(said, bool, "build a is missed")
             assert found.level is Level.PROBLEM
             assert found.message == (
-                f"1 is pinned to build a of {deployment}, which no worker runs, and stands still: {handle.id}"
+                f"1 is pinned to build a of {deployment}, which no worker runs, and makes no progress: {handle.id}"
             )
             command = re.search(r"temporal (workflow update-options .*) \(docs", found.remedy)
             assert command is not None
