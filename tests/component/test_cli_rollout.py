@@ -110,9 +110,10 @@ async def test_a_rollout_that_waits_names_the_machines_that_it_waits_for(place: 
 
     async def shown() -> str | None:
         ran = await status(place)
-        return ran.out if f"p1-a:  {Phase.FAILED} Playing" in ran.out else None
+        listed = f"p1-a:  {Phase.FAILED} Playing" in ran.out and f"p1-b:  {Phase.PENDING}" not in ran.out
+        return ran.out if listed else None
 
-    page = await eventually(shown, "the machine that failed")
+    page = await eventually(shown, "the machines as lists show them by now")
     assert f"Not available (hostler describe machine NAME --cluster {place.cluster}):\n  p1-a:" in page
     assert "p1-b" not in page
     assert "p2-a" not in page

@@ -327,11 +327,19 @@ async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: St
     assert unknown.status.phase == Phase.UNKNOWN
     assert instance in unknown.status.waiting_for.message
     if ends == "stop":
+        await eventually(
+            lambda: _state_of(stack, instance), lambda s: s == "stopped", "EC2 starts none that is stopping"
+        )
         stack.ec2().start_instances(InstanceIds=[instance])
         await stack.phase(Phase.RUNNING)
     assert (await stack.state("m-2")).vm is None  # an undisturbed machine hears nothing
     assert other.status.provider_id != state.status.provider_id
     assert len(stack.launched()) == 2
+
+
+async def _state_of(stack: Stack, instance: str) -> str:
+    (found,) = stack.ec2().describe_instances(InstanceIds=[instance])["Reservations"]
+    return str(found["Instances"][0]["State"]["Name"])
 
 
 async def test_a_cloud_that_does_not_answer_is_said_and_nothing_is_decided(stack: Stack) -> None:
