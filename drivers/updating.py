@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from drivers.base import UpdateMachineResponse
 from drivers.errors import DriverError, PartialUpdate
@@ -12,6 +13,8 @@ from drivers.failures import combine
 from drivers.tags import TagPlan
 from resources.calls.cloud import ResourceUpdate
 from resources.clouds import Tags
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -32,6 +35,14 @@ class UpdateTarget:
     def update(self) -> ResourceUpdate:
         error = combine(self.errors).info if self.errors else None
         return ResourceUpdate(id=self.id, kind=self.kind, changed=self.changed, error=error)
+
+
+def halves(keys: list[T]) -> tuple[list[T], list[T]]:
+    """The first and the second half of what a cloud takes as a whole or not at all. Where one key may be the reason for
+    a refusal, as for a policy about its values, each half is tried on its own: in the end the good ones are set, and
+    the bad one is named."""
+    half = len(keys) // 2
+    return keys[:half], keys[half:]
 
 
 def answer(targets: Iterable[UpdateTarget], errors: Sequence[DriverError] = ()) -> UpdateMachineResponse:

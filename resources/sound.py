@@ -29,7 +29,7 @@ NAMED = 3
 
 
 def short(text: str, limit: int = WORDS) -> str:
-    """The first characters, at most so many, of the text, with how many there were."""
+    """The text, cut to so many characters where it has more, with how many there were."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 

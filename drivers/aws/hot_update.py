@@ -18,7 +18,7 @@ from drivers.base import UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, plan_update
-from drivers.updating import UpdateTarget, answer
+from drivers.updating import UpdateTarget, answer, halves
 from resources.clouds.aws.spec import AwsProviderSpec
 from resources.clouds.base import shown_key
 from resources.errors import PASSING, ErrorClass
@@ -153,9 +153,8 @@ class _Update:
                 for target in targets:
                     self._call(operation, [target], tags)
             elif len(tags) > 1 and e.error_class is ErrorClass.INVALID and e.provider_code != TOO_MANY_TAGS:
-                half = len(tags) // 2
-                self._call(operation, targets, tags[:half])
-                self._call(operation, targets, tags[half:])
+                for half in halves(tags):
+                    self._call(operation, targets, half)
             else:
                 self._failed(targets, e, tags)
             return

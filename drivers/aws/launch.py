@@ -111,7 +111,7 @@ def _placement(request: CreateMachineRequest, spec: AwsProviderSpec) -> Ec2Place
 
 
 def _some(**values: Any) -> Parameters:
-    """What is given, alone: EC2 takes an empty value for a value."""
+    """The values that are given: EC2 takes an empty value for a value."""
     return {k: v for k, v in values.items() if v is not None and v != ""}
 
 

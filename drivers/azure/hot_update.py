@@ -17,7 +17,7 @@ from drivers.base import UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, must_tags, plan_update
-from drivers.updating import UpdateTarget, answer
+from drivers.updating import UpdateTarget, answer, halves
 from resources.clouds import Tags
 from resources.clouds.azure.spec import AzureProviderSpec
 from resources.clouds.base import shown_key
@@ -93,18 +93,16 @@ class _Update:
             self._set(belonging, target, target.plan.set)
 
     def _set(self, belonging: Belonging, target: UpdateTarget, wanted: Tags) -> None:
-        """Sets these tags in one call, which Azure takes as a whole or not at all. Where one tag may be the reason for
-        a refusal, as for a policy about its values, each half gets a call of its own, so that the good ones are set and
-        the bad one is named."""
+        """Sets these tags in one call, which Azure takes as a whole or not at all; each half on its own (`halves`)
+        where one tag may be the reason for a refusal."""
         if not wanted:
             return
         try:
             tags.merge(self.arm, belonging.id, wanted)
         except DriverError as e:
             if len(wanted) > 1 and e.error_class is ErrorClass.INVALID and e.provider_code not in TOO_MUCH:
-                pairs, half = list(wanted.items()), len(wanted) // 2
-                self._set(belonging, target, dict(pairs[:half]))
-                self._set(belonging, target, dict(pairs[half:]))
+                for half in halves(list(wanted.items())):
+                    self._set(belonging, target, dict(half))
             else:
                 self._failed(target, e, [f"tag {shown_key(key)}" for key in wanted] if len(wanted) == 1 else [])
         else:

@@ -199,5 +199,5 @@ def _image(image: ImageReference) -> Body:
 
 
 def _some(**values: Any) -> Body:
-    """What is given, alone."""
+    """The values that are given."""
     return {k: v for k, v in values.items() if v is not None and v != "" and v != {} and v != []}

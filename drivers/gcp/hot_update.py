@@ -21,7 +21,7 @@ from drivers.gcp.instances import STOPPING, VmId
 from drivers.gcp.launch import alias_range, parse_spec
 from drivers.gcp.tags import KEY_UID, changed, labels_of, network_tags_of, plan_network_tags
 from drivers.tags import TagPlan, believed, check_must_tags, class_tags, plan_tags, plan_update
-from drivers.updating import UpdateTarget, answer
+from drivers.updating import UpdateTarget, answer, halves
 from resources.clouds.gcp.spec import USER_DATA_KEYS, GcpProviderSpec
 from resources.errors import ErrorClass
 
@@ -125,8 +125,8 @@ class _Update:
     def _bring(self, target: UpdateTarget, way: _Way[T], found: T | None = None, keys: Sequence[str] = ()) -> None:
         """Reads, plans and writes, again where somebody else has changed it meanwhile. `keys`: only these are set.
 
-        Google takes all of it or nothing. Where one key may be the reason for a refusal, as for a policy about its
-        values, each half is brought by itself, so that the good ones are set and the bad one is named."""
+        Google takes all of it or nothing; each half is brought on its own (`halves`) where one key may be the reason
+        for a refusal."""
         plan = TagPlan()
         try:
             for reads in range(1, READS + 1):
@@ -148,9 +148,8 @@ class _Update:
             target.changed += _words(plan, way.called)
         except DriverError as e:
             if len(plan.set) > 1 and e.error_class is ErrorClass.INVALID:
-                every, half = list(plan.set), len(plan.set) // 2
-                self._bring(target, way, keys=every[:half])
-                self._bring(target, way, keys=every[half:])
+                for half in halves(list(plan.set)):
+                    self._bring(target, way, keys=half)
             else:
                 self._failed(target, e, [f"{way.called or 'label '}{key}" for key in plan.set if len(plan.set) == 1])
 
