@@ -54,6 +54,9 @@ ILL = {"healthTimeout": "5s"}
 WELL = {"healthTimeout": "5m"}
 """A health timeout for flows in which no machine is to be repaired: on a busy machine a kubelet may be silent for
 seconds."""
+SOON = {"healthTimeout": "20s"}
+"""A health timeout where machines die: the watch of the account says nothing of a VM that it never saw alive, and a
+worker that was killed begins it late."""
 CALM = 0.25
 """Seconds between two questions."""
 
@@ -332,7 +335,7 @@ async def pool_whose_vms_die(it: Live) -> None:
     pool, lost = it.pool, pace.patience(2) + 1
     arm(pool.stack, *OURS)
     async with killing(pool):
-        await pool.start(pool_spec(2, machine=WELL), it.of.wanted)
+        await pool.start(pool_spec(2, machine=SOON), it.of.wanted)
 
         async def look() -> tuple[int, PoolSummary]:
             check_i15(it.seen, 2, lost - 2)
