@@ -22,6 +22,8 @@ UPDATE_TIMEOUT = 5.0
 """Seconds that an update may wait for its answer. An update is durable only when a worker has accepted it."""
 FAILED_TASK = "Workflow Task in failed state"
 """The server's words where the last task of the workflow failed, or nobody finished it in time."""
+ABORTED = "workflow update was aborted"
+"""The server's words where it has forgotten the update: its shard moved, or the workflow was reset meanwhile."""
 STUCK = "its worker is stuck, or fails the workflow's task: `hostler doctor` says which"
 
 
@@ -58,14 +60,16 @@ async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) ->
 
 
 async def ask(handle: Any, name: str, intent: Intent) -> Answer:
-    """Asks by update. The server gives an update up when the workflow task that carried it failed, as does a task that
-    would end a run while news comes in (temporalio/temporal#7296); the id makes it harmless to ask again."""
+    """Asks by update. The server gives an update up when it has forgotten it, or when the workflow task that carried it
+    failed, as does a task that would end a run while news comes in (temporalio/temporal#7296); the id makes it harmless
+    to ask again."""
     for left in reversed(range(TRIES)):
         try:
             answer: Answer = await handle.execute_update(name, intent, id=intent.id, result_type=Answer)
             return answer
         except RPCError as e:
-            if e.status is not RPCStatusCode.FAILED_PRECONDITION or not left:
+            forgotten = e.status is RPCStatusCode.UNAVAILABLE and ABORTED in e.message
+            if not left or not (forgotten or e.status is RPCStatusCode.FAILED_PRECONDITION):
                 raise
         await asyncio.sleep(PAUSE)
     raise AssertionError("unreachable: the last try raises")

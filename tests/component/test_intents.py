@@ -19,6 +19,7 @@ from starter.sdk import intents
 from starter.sdk.errors import NotFound, NotPreserved, Refused
 from workflows.pool import MachineDeploymentWorkflow
 
+ABORTED = RPCError("workflow update was aborted", RPCStatusCode.UNAVAILABLE, b"")
 FAILED_TASK = RPCError("Workflow Task in failed state", RPCStatusCode.FAILED_PRECONDITION, b"")
 GONE = RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
 NO_NAMESPACE = RPCError("Namespace x is not found.", RPCStatusCode.NOT_FOUND, b"")
@@ -89,11 +90,17 @@ async def test_what_is_neither_answered_nor_refused_is_recorded(error: BaseExcep
         assert sent.message.startswith("recorded; a direct request was not answered (")
 
 
-async def test_a_task_that_fails_is_asked_again_and_then_the_intent_is_recorded() -> None:
-    """The server gives an update up when the task that carried it failed; most often the next one does not."""
-    handle = Handle(FAILED_TASK)
+@pytest.mark.parametrize(
+    ("given_up", "words"),
+    [
+        (FAILED_TASK, "its worker is stuck, or fails the workflow's task: `hostler doctor` says which"),
+        (ABORTED, "a direct request was not answered (UNAVAILABLE: workflow update was aborted)"),
+    ],
+)
+async def test_what_the_server_gives_up_is_asked_again_and_then_recorded(given_up: RPCError, words: str) -> None:
+    """The task that carried the update failed, or the server has forgotten it; most often the next try is answered."""
+    handle = Handle(given_up)
     sent = await send(handle)
-    words = "its worker is stuck, or fails the workflow's task: `hostler doctor` says which"
     assert (sent.message, sent.recorded) == (f"recorded; {words}", True)
     assert handle.sent == ["update"] * intents.TRIES + ["signal i"]
 

@@ -34,7 +34,6 @@ async def begun(stack: Stack, life: ConfigLife) -> tuple[Pool, Attendance, str]:
     return pool, seen, config
 
 
-@pytest.mark.core
 async def test_machines_are_replaced_while_their_nodes_get_another_config(temporal: WorkflowEnvironment) -> None:
     """maxUnavailable is 1 of the pool of machines and 2 of the config pool, so never more than one is out of
     service."""
