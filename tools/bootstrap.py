@@ -78,8 +78,8 @@ def main():
     say("installing the versions of constraints.txt")
     python = os.path.join(folder, "bin", "python")
     # What is imported is compiled, and not what is there: most of the clouds' SDKs never is, and takes a minute.
-    install = ("install", "--quiet", "--no-compile", "--constraint", "constraints.txt", "--editable", ".[dev]")
-    run(python, "-m", "pip", *install)
+    pins = "--constraint=constraints.txt"
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", pins, "--editable", ".[dev]")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     run(python, "-c", "import " + ", ".join(PROGRAMS))
 
