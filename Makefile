@@ -44,8 +44,9 @@ up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until 
 stack: $(STAMP)  ## docker-compose.yml and its demo without Docker, until Ctrl-C; needs Linux, root, Go and PostgreSQL
 	@$(KITS) $(BIN)/python -m stack
 
-# Most tests wait for a server or for time to pass: it takes four processes to keep two cores busy.
-JOBS ?= 4
+# Most tests wait for a server or for time to pass: three processes keep two cores busy. With four, deadlines of seconds
+# pass before a busy machine comes to what they are about.
+JOBS ?= 3
 
 # By files: their tests share servers, and parts of the fault matrix run ahead of their tests.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
