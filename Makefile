@@ -98,7 +98,7 @@ crds: $(STAMP)  ## Write deploy/crds from resources/machine_config
 	@$(BIN)/python tools/crds.py deploy/crds
 
 clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 histories: $(STAMP)  ## Record the histories that the replay test replays

@@ -10,7 +10,12 @@ import subprocess
 import sys
 
 NEEDED = (3, 11)
-PROGRAMS = ("worker", "starter.main", "simulator.__main__", "drivers.aws", "drivers.azure", "drivers.gcp")
+IMPORTS = """
+import importlib, simulator.__main__, starter.main, worker
+from resources.clouds import PROVIDERS
+for provider in PROVIDERS.values():
+    importlib.import_module(provider.driver)
+"""
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -80,8 +85,7 @@ def main():
     # What is imported is compiled, and not what is there: most of the clouds' SDKs never is, and takes a minute.
     pins = "--constraint=constraints.txt"
     run(python, "-m", "pip", "install", "--quiet", "--no-compile", pins, "--editable", ".[dev]")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    run(python, "-c", "import " + ", ".join(PROGRAMS))
+    run(python, "-c", IMPORTS)
 
 
 if __name__ == "__main__":
