@@ -60,8 +60,8 @@ def check_quorum(seen: Watched, replicas: int) -> None:
     ("home", "replicas"),
     [
         pytest.param("aws", 3, marks=pytest.mark.core),
-        ("azure", 3),
-        ("gcp", 3),
+        pytest.param("azure", 3, marks=pytest.mark.exhaustive),
+        pytest.param("gcp", 3, marks=pytest.mark.exhaustive),
         pytest.param("aws", 5, marks=pytest.mark.exhaustive),
     ],
 )

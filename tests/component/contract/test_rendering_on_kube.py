@@ -53,7 +53,7 @@ class Renders:
         return await once(ConfigNodeActivities(self.deps).write_pool_status, input)
 
     async def events(self, reason: str) -> list[Obj]:
-        return [e for e in (await self.kube.get(EVENTS))["items"] if e["reason"] == reason]
+        return [e for e in (await self.kube.get(EVENTS))["items"] if e.get("reason") == reason]
 
 
 @pytest.fixture
