@@ -9,6 +9,7 @@ import inspect
 import logging
 import secrets
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -137,21 +138,23 @@ class Simulator:
     async def start(self) -> None:
         """Serve, and bring kubelets and controllers to life. Raises `PortTakenError`; then nothing is left running."""
         async with contextlib.AsyncExitStack() as stack:
-            self.kubeconfig = within = self.settings.api_server_kubeconfig or ""
+            self.kubeconfig = self.settings.api_server_kubeconfig or ""
             if self.kube is not None:
-                self.kubeconfig, within = await self._serve_cluster(stack, self.kube)
-            self.kube_url, _ = server_of(self.kubeconfig)
+                port, tls = self.settings.kube_port, self.kube.ssl_context()
+                url = await self._serve(stack, self.kube.app, "kube_port", port, tls)
+                self.kubeconfig = self.kube.kubeconfig(url, cluster=self.settings.cluster)
+            self.kube_url, authority = server_of(self.kubeconfig)
             for name, cloud in self.clouds.items():
                 port = self.settings.clouds[name].port
                 cloud.app.middlewares.append(self._never_forgets)
                 self.cloud_urls[name] = await self._serve(stack, cloud.app, f"{cloud.service}_port", port)
                 await cloud.start()
                 stack.push_async_callback(cloud.stop)
-            await self._start_kubelets(stack, within)
+            await self._start_kubelets(stack, authority)
             admin = Admin(self.frame, self.clouds.values(), self.kubelets, self._note_change)
             self.admin_url = await self._serve(stack, admin.app, "admin_port", self.settings.admin_port)
             if self.kube is not None:
-                await self._start_controllers(stack, within)
+                await self._start_controllers(stack)
             self._stack = stack.pop_all()
         if self.frame.state_file is not None:
             self._saver = asyncio.create_task(self._save_in_time(), name="saver")
@@ -181,32 +184,19 @@ class Simulator:
         kube.load(self._saved.get("kubernetes", {}))
         return kube
 
-    async def _serve_cluster(self, stack: contextlib.AsyncExitStack, kube: KubeApi) -> tuple[str, str]:
-        """Serves it over TLS to everybody, and without to this process's own kubelets and controllers, a third of whose
-        work would be encryption. Returns a kubeconfig for either."""
-        runner = await _runner(stack, kube.app)
-        sock = self._listen("kube_port", self.settings.kube_port)
-        await web.SockSite(runner, sock, ssl_context=kube.ssl_context(), backlog=1024).start()
-        within = socket.create_server((HOST, 0))
-        await web.SockSite(runner, within, backlog=1024).start()
-        urls = f"https://{HOST}:{self._ports['kube_port']}", f"http://{HOST}:{within.getsockname()[1]}"
-        outside, inside = (kube.kubeconfig(url, cluster=self.settings.cluster) for url in urls)
-        return outside, inside
-
-    async def _start_controllers(self, stack: contextlib.AsyncExitStack, kubeconfig: str) -> None:
+    async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
         grace = self.settings.timings.grace
         daemons = DaemonSettings(self.settings.timings.boot, self.kubelets.knobs_of, self.kubelets.reboot)
         of_configs = daemons if self.settings.config_daemons else None
-        controllers = Controllers(kubeconfig, grace=grace, resync=grace, config_daemons=of_configs)
+        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace, config_daemons=of_configs)
         await controllers.start()
         stack.push_async_callback(controllers.stop)
 
-    async def _start_kubelets(self, stack: contextlib.AsyncExitStack, kubeconfig: str) -> None:
+    async def _start_kubelets(self, stack: contextlib.AsyncExitStack, authority: str | None) -> None:
         own = self._saved.get("simulator", {})
         rules = [KnobRule.model_validate(rule) for rule in own["knobs"]] if "knobs" in own else self.settings.knobs
-        server, authority = server_of(kubeconfig)
         self.kubelets = Kubelets(
-            server,
+            self.kube_url,
             authority,
             rules,
             self.settings.timings,
@@ -227,11 +217,21 @@ class Simulator:
         self._note_change()
         self.kubelets.observe(vm)
 
-    async def _serve(self, stack: contextlib.AsyncExitStack, app: web.Application, setting: str, port: int) -> str:
+    async def _serve(
+        self,
+        stack: contextlib.AsyncExitStack,
+        app: web.Application,
+        setting: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> str:
         """Serves on this port (0: any, and after a restart the same), which the option `setting` names."""
-        runner = await _runner(stack, app)
-        await web.SockSite(runner, self._listen(setting, port), backlog=1024).start()
-        return f"http://{HOST}:{self._ports[setting]}"
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        sock = self._listen(setting, port)
+        await web.SockSite(runner, sock, ssl_context=tls, backlog=1024).start()
+        return f"{'https' if tls else 'http'}://{HOST}:{self._ports[setting]}"
 
     def _listen(self, setting: str, wanted: int) -> socket.socket:
         before = self._ports.get(setting, 0)
@@ -319,13 +319,6 @@ class Simulator:
         }
         journal = self.frame.calls()[-JOURNAL_KEPT:]
         return lambda: self.frame.save(services, journal)
-
-
-async def _runner(stack: contextlib.AsyncExitStack, app: web.Application) -> web.AppRunner:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    return runner
 
 
 class SimulatorThread:
